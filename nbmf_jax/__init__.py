@@ -1,0 +1,39 @@
+"""Bayesian mean-parameterized nonnegative binary matrix factorization on JAX and NumPyro.
+
+    V ~ Bernoulli(W H), no link function: every factor is a probability and can be read as one.
+
+Names are resolved when they are first used, so that importing the package does not import JAX.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nbmf_jax.data import datasets as datasets
+    from nbmf_jax.inference.collapsed_gibbs import CollapsedGibbs as CollapsedGibbs
+    from nbmf_jax.models import BetaDir as BetaDir
+    from nbmf_jax.models import DirBeta as DirBeta
+    from nbmf_jax.models import DirDir as DirDir
+
+_HOME = {
+    "BetaDir": "nbmf_jax.models",
+    "CollapsedGibbs": "nbmf_jax.inference.collapsed_gibbs",
+    "DirBeta": "nbmf_jax.models",
+    "DirDir": "nbmf_jax.models",
+    "datasets": "nbmf_jax.data",
+}
+
+__all__ = [*_HOME]
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOME])

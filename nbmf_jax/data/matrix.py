@@ -1,0 +1,159 @@
+"""The one door for data: every entry point turns its V into a `BinaryMatrix` here.
+
+A matrix has F rows and N columns; a cell is 0, 1 or missing, and missing is NaN everywhere in
+this package. Whatever a user brings (DataFrame, array, sparse matrix, masked array, lists) is
+checked once, in `as_binary_matrix`, and errors speak about the user's own rows and columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nbmf_jax.data import _words
+from nbmf_jax.data._read import Reading, read
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["BinaryMatrix", "as_binary_matrix"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BinaryMatrix:
+    """A checked binary matrix with its labels; make one with `as_binary_matrix`.
+
+    Attributes:
+        values: float32 array (F, N) of 0, 1 and NaN (missing), C-contiguous and read-only.
+        row_labels: F labels, those of a DataFrame's index, otherwise 0..F-1.
+        column_labels: N labels, those of a DataFrame's columns, otherwise 0..N-1.
+        row_name: what a row is ("animal"); "row" when the data do not say.
+        column_name: what a column is ("attribute"); "column" when the data do not say.
+    """
+
+    values: NDArray[np.float32]
+    row_labels: list[Any]
+    column_labels: list[Any]
+    row_name: str = "row"
+    column_name: str = "column"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of rows and columns, (F, N)."""
+        num_rows, num_columns = self.values.shape
+        return num_rows, num_columns
+
+    @property
+    def mask(self) -> NDArray[np.bool_]:
+        """Boolean array (F, N), True where the cell is observed."""
+        observed: NDArray[np.bool_] = ~np.isnan(self.values)
+        return observed
+
+    @property
+    def num_observed(self) -> int:
+        """How many cells are 0 or 1."""
+        return int(np.count_nonzero(self.mask))
+
+    @property
+    def num_ones(self) -> int:
+        """How many cells are 1."""
+        return int(np.count_nonzero(self.values == 1))
+
+    def transpose(self) -> BinaryMatrix:
+        """The same data with rows and columns exchanged, labels included."""
+        return BinaryMatrix(
+            values=_frozen(self.values.T),
+            row_labels=list(self.column_labels),
+            column_labels=list(self.row_labels),
+            row_name=self.column_name,
+            column_name=self.row_name,
+        )
+
+    def describe(self) -> str:
+        """One line for people.
+
+        >>> as_binary_matrix([[1, 0, None], [1, 1, 0]]).describe()
+        '2 rows x 3 columns, 3 ones (60.0 % of observed), 1 blank (16.7 %)'
+        """
+        return _words.summary(self.shape, self.num_ones, self.num_observed)
+
+    def to_frame(self) -> pd.DataFrame:
+        """A pandas DataFrame (float32, NaN = missing) with the labels; yours to change."""
+        import pandas as pd
+
+        # A label may itself be a tuple: it stays one label, not levels of a MultiIndex.
+        rows = pd.Index(self.row_labels, name=self.row_name, tupleize_cols=False)
+        columns = pd.Index(self.column_labels, name=self.column_name, tupleize_cols=False)
+        return pd.DataFrame(self.values, index=rows, columns=columns, copy=True)
+
+    def __repr__(self) -> str:
+        """Sizes and counts; the cells themselves would fill the screen."""
+        return f"BinaryMatrix({self.describe()})"
+
+
+def as_binary_matrix(V: Any, *, name: str = "V", require_observed: bool = False) -> BinaryMatrix:
+    """Check V and bring it into the one form that the rest of the package works with.
+
+    Args:
+        V: a table of 0, 1 and missing: a pandas DataFrame, NumPy or JAX array, nested lists, a
+            `scipy.sparse` array (absent = 0) or a NumPy masked array (masked = missing).
+            NaN, None and `pandas.NA` are missing; True and False are 1 and 0. A `BinaryMatrix`
+            is returned as it is.
+        name: the caller's name of the argument, used in error messages.
+        require_observed: also refuse a matrix without any observed cell.
+
+    Returns:
+        The `BinaryMatrix`, whose values share no memory with V.
+
+    Raises:
+        TypeError: V is not a table at all (None, a dict, a file name, ...).
+        ValueError: V is a table but not a binary one (wrong shape, wrong cells, labels twice).
+
+    >>> as_binary_matrix([[True, False], [None, True]]).values
+    array([[ 1.,  0.],
+           [nan,  1.]], dtype=float32)
+    >>> as_binary_matrix([[0, 1], [2, 1]], name="ratings")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ValueError: ratings must contain only 0, 1 or NaN (missing): found 2 at row 1, column 0, ...
+    """
+    matrix = V if isinstance(V, BinaryMatrix) else _checked(V, name)
+    if require_observed and matrix.num_observed == 0:
+        raise ValueError(_words.nothing_observed(name, matrix.shape))
+    return matrix
+
+
+def _checked(V: Any, name: str) -> BinaryMatrix:
+    reading = read(V, name)
+    if reading.refused.size:
+        raise ValueError(_refusal(name, reading))
+    labels = reading.labels
+    return BinaryMatrix(
+        values=_frozen(reading.values),
+        row_labels=labels.rows,
+        column_labels=labels.columns,
+        row_name=labels.row_name,
+        column_name=labels.column_name,
+    )
+
+
+def _refusal(name: str, reading: Reading) -> str:
+    num_rows, num_columns = reading.values.shape
+    row, column = divmod(int(reading.refused[0]), num_columns)
+    row_place = _words.place("row", row, reading.labels.rows[row])
+    column_place = _words.place("column", column, reading.labels.columns[column])
+    return _words.refused_cell(
+        name,
+        value=reading.lookup(row, column),
+        where=f"{row_place}, {column_place}",
+        num_refused=reading.refused.size,
+        num_cells=num_rows * num_columns,
+    )
+
+
+def _frozen(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    contiguous = np.ascontiguousarray(values)
+    contiguous.flags.writeable = False
+    return contiguous

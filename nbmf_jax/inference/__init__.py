@@ -1,0 +1,1 @@
+"""How we learn: one algorithm a file, pure functions first, NumPyro adapters apart."""

@@ -1,0 +1,115 @@
+"""Collapsed Gibbs for Beta-Dir: the conditional of a label, its counters, and the factors given Z.
+
+Target: p(Z | V), W and H integrated out. The conditional of z_fn (paper, eq. conditional_z_DirBer),
+own cell removed from every counter:
+
+    p(z_fn = k | ...)  ~  (gamma_k + L_fk) (alpha_k + A_kn)^v (beta_k + B_kn)^(1 - v)
+                          / (alpha_k + beta_k + A_kn + B_kn)
+
+Departures from the paper: cells are visited by diagonals (see `diagonal`), and the number of
+observed cells stands where the text has N or F. Counters are component-major: L (K, F), A (K, N)
+and B (K, N). Dir-Beta runs this code on V transposed.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from nbmf_jax.inference.categorical import count_labels, draw_index, pad, padded_size
+from nbmf_jax.inference.diagonal import Labels, Sides, sweep_diagonals
+from nbmf_jax.inference.draws import draw_beta, draw_dirichlet
+from nbmf_jax.models import beta_dir
+
+__all__ = ["Counts", "Priors", "count", "draw_factors", "initial_labels", "log_joint", "sweep"]
+
+NUM_LABELS = 1
+
+
+class Priors(NamedTuple):
+    """Hyperparameters, component-major; a width of 1 serves every row or column."""
+
+    gamma: jax.Array  # (K, F) or (K, 1)
+    alpha: jax.Array  # (K, N) or (K, 1)
+    beta: jax.Array  # (K, N) or (K, 1)
+
+
+class Counts(NamedTuple):
+    """Sufficient statistics of the labels."""
+
+    L: jax.Array  # (K, F) cells of row f with label k
+    A: jax.Array  # (K, N) ones of column n with label k
+    B: jax.Array  # (K, N) zeros of column n with label k
+
+    @property
+    def sizes(self) -> jax.Array:
+        """(K,) cells of each component."""
+        return self.L.sum(1)
+
+
+def initial_labels(key: jax.Array, V: jax.Array, num_components: int) -> jax.Array:
+    """Uniform start: (1, F, N) labels."""
+    return jax.random.randint(key, (NUM_LABELS, *V.shape), 0, num_components)
+
+
+def agrees(V: jax.Array, labels: jax.Array) -> jax.Array:
+    """Which cells' labels are possible given V: all."""
+    return jnp.ones(V.shape, bool)
+
+
+def count(V: jax.Array, labels: jax.Array, num_components: int) -> Counts:
+    """Counters of labels (1, F, N); V is True for ones; a missing cell has label K."""
+    by_row, by_column = count_labels(labels[0], num_components)
+    _, ones = count_labels(jnp.where(V, labels[0], num_components), num_components)
+    return Counts(L=by_row, A=ones, B=by_column - ones)
+
+
+def log_joint(counts: Counts, priors: Priors) -> jax.Array:
+    """log p(V, Z)."""
+    return beta_dir.collapsed_log_joint(*counts, **priors._asdict())
+
+
+def draw_factors(key: jax.Array, counts: Counts, priors: Priors) -> tuple[jax.Array, jax.Array]:
+    """W (F, K), H (K, N) ~ p(W, H | Z, V): Dirichlet rows and independent Betas."""
+    key_W, key_H = jax.random.split(key)
+    W = draw_dirichlet(key_W, priors.gamma + counts.L)
+    H = draw_beta(key_H, priors.alpha + counts.A, priors.beta + counts.B)
+    return W.T, H
+
+
+def sweep(
+    key: jax.Array, V: jax.Array, labels: jax.Array, counts: Counts, priors: Priors
+) -> tuple[jax.Array, Counts]:
+    """Draw every label once; labels (1, F, N), V True for ones."""
+    K = len(counts.L)
+
+    def draw(counters: Sides, prior: Sides, v: jax.Array, old: Labels, uniforms: Labels) -> Labels:
+        weights = conditional_weights(counters, prior, v, *old)
+        return (draw_index(weights, *uniforms),)
+
+    def counted_in(v: jax.Array, labels: Labels) -> Sides:
+        (z,) = labels
+        return Sides(row=z, column=z + v * padded_size(K))
+
+    # One table for zeros and ones of a column: a label then moves within a single table.
+    counters = Sides(row=pad(counts.L), column=jnp.concatenate([pad(counts.B), pad(counts.A)]))
+    beta_prior = pad(priors.alpha, 1.0), pad(priors.beta, 1.0)
+    prior = Sides(row=pad(priors.gamma), column=beta_prior)
+    labels, (L, BA) = sweep_diagonals(key, draw, counted_in, counters, prior, V, labels, K)
+    B, A = jnp.split(BA, 2)
+    return labels, Counts(L=L[:K], A=A[:K], B=B[:K])
+
+
+def conditional_weights(counters: Sides, prior: Sides, v: jax.Array, z: jax.Array) -> jax.Array:
+    """Unnormalised p(z = k | everything else), (K, M), for one cell per lane with label z.
+
+    The own cell leaves the integer counters before a prior is added: the other way round a
+    small gamma would drown in rounding.
+    """
+    (L,), (B, A) = counters
+    gamma, (alpha, beta) = prior
+    own = (jnp.arange(len(L), dtype=z.dtype)[:, None] == z).astype(L.dtype)
+    matching = jnp.where(v, A, B) - own + jnp.where(v, alpha, beta)
+    return (L - own + gamma) * matching / (A + B - own + (alpha + beta))

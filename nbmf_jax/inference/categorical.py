@@ -1,0 +1,84 @@
+"""Many categorical draws at once by inverse CDF, in two levels so that no long scan is needed.
+
+`draw_index(weights, uniforms)` draws, for each of M lanes, k with probability
+weights[k, m] / sum_k weights[k, m]. Weights are component-major, (K, M): the long axis is
+contiguous, so every pass over them is a plain vector loop.
+
+The K components are cut into about sqrt(K) blocks of consecutive ones. First a block is drawn, then
+a component in it. Cumulative sums are products with triangular matrices of ones, because XLA on
+CPU is slow at `cumsum` and at reductions over a leading axis, and because a product, unlike
+elementwise code, is never fused into its consumers and computed again. The weights are never
+reshaped: XLA would fuse the reshape into their computation, which then is not vectorised.
+"""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import jax.numpy as jnp
+
+__all__ = ["block_shape", "count_labels", "draw_index", "pad", "padded_size"]
+
+
+def block_shape(num_components: int) -> tuple[int, int]:
+    """(components per block, number of blocks), both about sqrt(K)."""
+    size = math.isqrt(num_components - 1) + 1
+    return size, -(-num_components // size)
+
+
+def padded_size(num_components: int) -> int:
+    """K rounded up to whole blocks; the added components must have weight 0."""
+    size, blocks = block_shape(num_components)
+    return size * blocks
+
+
+def pad(table: jax.Array, value: float = 0.0) -> jax.Array:
+    """Append the components that fill the last block."""
+    extra = padded_size(len(table)) - len(table)
+    return jnp.pad(table, ((0, extra), (0, 0)), constant_values=value)
+
+
+def draw_index(weights: jax.Array, uniforms: jax.Array) -> jax.Array:
+    """Draw one index per lane from unnormalised weights.
+
+    Args:
+        weights: (K, M) nonnegative, K = `padded_size(K)`, some weight positive in every lane.
+        uniforms: (M,) in [0, 1), one per lane.
+
+    An index whose weight is 0 is never returned, whatever the rounding.
+    """
+    K, M = weights.shape
+    size, blocks = block_shape(K)
+    last_of_block = jnp.arange(1, blocks + 1)[:, None] * size
+    up_to_block = (jnp.arange(K) < last_of_block).astype(weights.dtype)
+    cumulative = _dot(up_to_block, weights)
+    target = uniforms * cumulative[-1]
+    passed = cumulative[:-1] <= target
+    block = passed.sum(0, dtype=jnp.int32)
+    target = target - jnp.max(jnp.where(passed, cumulative[:-1], 0), axis=0, initial=0)
+
+    members = weights[block * size + jnp.arange(size)[:, None], jnp.arange(M)]
+    cumulative = _dot(jnp.tril(jnp.ones((size, size), weights.dtype)), members)
+    # The two levels round differently; stay below the last sum, or a weight of 0 could be hit.
+    target = jnp.minimum(target, cumulative[-1] * (1 - jnp.finfo(weights.dtype).eps))
+    member = (cumulative[:-1] <= target).sum(0, dtype=jnp.int32)
+    return block * size + member
+
+
+def _dot(a: jax.Array, b: jax.Array) -> jax.Array:
+    # Without this accelerators round to 8 or 10 bits, and the draw is no longer exact.
+    return jnp.dot(a, b, precision="highest")
+
+
+def count_labels(labels: jax.Array, num_components: int) -> tuple[jax.Array, jax.Array]:
+    """How often each label stands in each row, (K, F), and in each column, (K, N).
+
+    Labels outside 0 ... K - 1 (missing cells) are not counted.
+    """
+    F, N = labels.shape
+    zeros = jnp.zeros(num_components, jnp.result_type(float))[:, None]
+    labels = labels.astype(jnp.int32)
+    by_row = jnp.tile(zeros, F).at[labels, jnp.arange(F)[:, None]].add(1, mode="drop")
+    by_column = jnp.tile(zeros, N).at[labels, jnp.arange(N)].add(1, mode="drop")
+    return by_row, by_column

@@ -1,0 +1,119 @@
+"""Collapsed Gibbs for any of the three models, in the orientation of V: pure functions.
+
+This is where a model object meets the algorithm that fits it: Beta-Dir and Dir-Dir have their own,
+and Dir-Beta is Beta-Dir on V transposed. `assignments` are (F, N) labels z, or (2, F, N) labels z, c
+for Dir-Dir, in the smallest unsigned type that holds K; the value K marks a missing cell.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from nbmf_jax.inference import beta_dir, dir_dir
+from nbmf_jax.models import BetaDir, DirBeta, DirDir
+
+__all__ = [
+    "Assigned",
+    "agreeing",
+    "assign",
+    "assignments_shape",
+    "draw_factors",
+    "initial_assignments",
+    "log_joint",
+    "sweep",
+]
+
+Model = BetaDir | DirBeta | DirDir
+
+
+class Assigned(NamedTuple):
+    """Labels of all cells with their counters, which always agree."""
+
+    assignments: jax.Array  # (F, N), or (2, F, N) in Dir-Dir
+    counts: Any  # `Counts` of the algorithm, component-major; of V transposed in Dir-Beta
+
+
+def _algorithm(model: Model) -> Any:
+    return dir_dir if isinstance(model, DirDir) else beta_dir
+
+
+def _priors(model: Model, shape: tuple[int, int]) -> Any:
+    if isinstance(model, DirBeta):
+        return _priors(model.transposed(), shape[::-1])
+    return _algorithm(model).Priors(**model.priors(shape))
+
+
+def _ones(model: Model, V: jax.Array) -> jax.Array:
+    # NaN == 1 is False: a missing cell counts as no one, and its label keeps it out anyway.
+    return (V.T if isinstance(model, DirBeta) else V) == 1
+
+
+def _labels(model: Model, assignments: jax.Array) -> jax.Array:
+    """(m, rows, columns) labels as the algorithm wants them."""
+    if isinstance(model, DirDir):
+        return assignments
+    return (assignments.T if isinstance(model, DirBeta) else assignments)[None]
+
+
+def _assignments(model: Model, labels: jax.Array) -> jax.Array:
+    """Inverse of `_labels`."""
+    if isinstance(model, DirDir):
+        return labels
+    return labels[0].T if isinstance(model, DirBeta) else labels[0]
+
+
+def assignments_shape(model: Model, shape: tuple[int, int]) -> tuple[int, ...]:
+    """Shape of the assignments of a matrix of this shape."""
+    return (2, *shape) if isinstance(model, DirDir) else shape
+
+
+def initial_assignments(key: jax.Array, model: Model, V: jax.Array) -> jax.Array:
+    """Uniform over the K components (in Dir-Dir: over the pairs that V allows)."""
+    labels = _algorithm(model).initial_labels(key, _ones(model, V), model.num_components)
+    return _assignments(model, labels)
+
+
+def agreeing(model: Model, V: jax.Array, assignments: jax.Array) -> jax.Array:
+    """(F, N), False where the labels contradict V (possible in Dir-Dir only)."""
+    agrees = _algorithm(model).agrees(_ones(model, V), _labels(model, assignments))
+    return (agrees.T if isinstance(model, DirBeta) else agrees) | jnp.isnan(V)
+
+
+def assign(model: Model, V: jax.Array, assignments: jax.Array) -> Assigned:
+    """Mark the missing cells of given assignments and count the rest."""
+    K = model.num_components
+    assignments = jnp.where(jnp.isnan(V), K, assignments).astype(np.min_scalar_type(K))
+    counts = _algorithm(model).count(_ones(model, V), _labels(model, assignments), K)
+    return Assigned(assignments, counts)
+
+
+def sweep(
+    key: jax.Array, model: Model, V: jax.Array, state: Assigned, num_sweeps: int = 1
+) -> Assigned:
+    """Draw every label from its conditional, `num_sweeps` times."""
+    ones, priors = _ones(model, V), _priors(model, V.shape)
+
+    def body(carry: tuple[jax.Array, Any], key: jax.Array) -> tuple[tuple[jax.Array, Any], None]:
+        return _algorithm(model).sweep(key, ones, *carry, priors), None
+
+    start = _labels(model, state.assignments), state.counts
+    (labels, counts), _ = lax.scan(body, start, jax.random.split(key, num_sweeps))
+    return Assigned(_assignments(model, labels), counts)
+
+
+def draw_factors(
+    key: jax.Array, model: Model, shape: tuple[int, int], counts: Any
+) -> dict[str, jax.Array]:
+    """W (F, K) and H (K, N) from p(W, H | assignments, V)."""
+    W, H = _algorithm(model).draw_factors(key, counts, _priors(model, shape))
+    return {"W": H.T, "H": W.T} if isinstance(model, DirBeta) else {"W": W, "H": H}
+
+
+def log_joint(model: Model, shape: tuple[int, int], counts: Any) -> jax.Array:
+    """log p(V, Z), and log p(V, Z, C) in Dir-Dir, W and H integrated out."""
+    return _algorithm(model).log_joint(counts, _priors(model, shape))

@@ -1,0 +1,229 @@
+"""`CollapsedGibbs`: the exact collapsed sampler as a kernel for `numpyro.infer.MCMC`.
+
+A thin adapter: the mathematics is in `collapsed`, `beta_dir` and `dir_dir`. Nothing is stored on
+the kernel besides its two arguments, so it pickles, and may be shared between runs and chains.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.core import Tracer
+from numpyro.infer.mcmc import MCMCKernel
+from numpyro.util import is_prng_key
+
+from nbmf_jax.inference import collapsed
+from nbmf_jax.models.base import FactorModel, observe
+
+__all__ = ["CollapsedGibbs", "CollapsedGibbsState"]
+
+
+class CollapsedGibbsState(NamedTuple):
+    """State of a chain."""
+
+    z: dict[str, jax.Array]  # W (F, K), H (K, N): drawn given the assignments, not before sampling
+    assignments: jax.Array  # (F, N), or (2, F, N) = z, c in Dir-Dir; K marks a missing cell
+    counts: Any  # counters of the assignments, carried along
+    potential_energy: jax.Array  # () -log p(V, Z), and -log p(V, Z, C) in Dir-Dir
+    num_active: jax.Array  # () components with at least one z
+    warmup_left: jax.Array  # () warm-up steps still to come
+    rng_key: jax.Array
+
+
+# Chains run in step: sharing the countdown keeps `lax.cond` a branch when chains are vectorised.
+_CHAIN_AXES = CollapsedGibbsState(
+    z=0,  # type: ignore[arg-type]
+    assignments=0,  # type: ignore[arg-type]
+    counts=0,
+    potential_energy=0,  # type: ignore[arg-type]
+    num_active=0,  # type: ignore[arg-type]
+    warmup_left=None,  # type: ignore[arg-type]
+    rng_key=0,  # type: ignore[arg-type]
+)
+
+
+class CollapsedGibbs(MCMCKernel):
+    """Exact collapsed Gibbs sampling of W, H given a binary matrix with missing entries.
+
+    Args:
+        model: a `BetaDir`, `DirBeta` or `DirDir`.
+        num_sweeps: sweeps over all cells per MCMC step. Prefer it to MCMC's `thinning`, which
+            draws W and H (costlier than a sweep) for steps that are then thrown away.
+
+    Samples are `W` and `H`. The fields `potential_energy` (-log p(V, Z); with C in Dir-Dir) and
+    `num_active` (components holding at least one cell) are collected by default; ask for
+    `extra_fields=("assignments",)` to keep the labels, and for `("~z.H",)` to drop H.
+
+    W and H are drawn only after warm-up; `mcmc.warmup(..., collect_warmup=True)` therefore
+    repeats the initial W and H, while its `potential_energy` and `num_active` are real.
+
+    Chains start from labels drawn uniformly over the K components, or from
+    `init_params={"assignments": ...}` (with a leading chain axis for several chains). All of
+    MCMC's chain methods work, and give the same draws for the same keys. Pass V as a NumPy or
+    JAX array with NaN for missing: a DataFrame works too, but is traced again at every run.
+
+    >>> import jax, nbmf_jax as nbmf
+    >>> from numpyro.infer import MCMC
+    >>> V = nbmf.datasets.load("southern_women").to_numpy()
+    >>> kernel = nbmf.CollapsedGibbs(nbmf.BetaDir(10))
+    >>> mcmc = MCMC(kernel, num_warmup=20, num_samples=30, progress_bar=False)
+    >>> mcmc.run(jax.random.key(0), V)
+    >>> mcmc.get_samples()["W"].shape
+    (30, 18, 10)
+    """
+
+    sample_field = "z"
+
+    def __init__(self, model: FactorModel, num_sweeps: int = 1) -> None:
+        if not isinstance(model, FactorModel):
+            raise TypeError(f"model must be a BetaDir, DirBeta or DirDir, got {model!r}")
+        is_integer = isinstance(num_sweeps, (int, np.integer)) and not isinstance(num_sweeps, bool)
+        if not is_integer or num_sweeps < 1:
+            raise ValueError(f"num_sweeps must be a positive integer, got {num_sweeps!r}")
+        self._model: Any = model
+        self._num_sweeps = int(num_sweeps)
+
+    @property
+    def model(self) -> Any:
+        """The NumPyro model, for ArviZ and for composite kernels."""
+        return self._model
+
+    @property
+    def num_sweeps(self) -> int:
+        """Sweeps per step."""
+        return self._num_sweeps
+
+    @property
+    def default_fields(self) -> tuple[str, ...]:
+        """Fields that MCMC collects without being asked."""
+        return (self.sample_field, "potential_energy", "num_active")
+
+    def get_diagnostics_str(self, state: CollapsedGibbsState) -> str:
+        """What the progress bar says."""
+        return f"log joint {-float(state.potential_energy):.1f}, {int(state.num_active)} active"
+
+    def init(
+        self,
+        rng_key: jax.Array,
+        num_warmup: int,
+        init_params: Any,
+        model_args: tuple[Any, ...],
+        model_kwargs: dict[str, Any] | None,
+    ) -> CollapsedGibbsState:
+        """Check the data and the start, and return the initial state (of all vectorised chains)."""
+        V = _observed(model_args, model_kwargs)
+        self._model.priors(V.shape)  # raises where a hyperparameter does not fit V
+        vectorized = not is_prng_key(rng_key)
+        start = _check_start(self._model, V, init_params, vectorized)
+
+        def init_chain(key: jax.Array, start: jax.Array | None) -> CollapsedGibbsState:
+            key, key_start, key_factors = jax.random.split(key, 3)
+            if start is None:
+                start = collapsed.initial_assignments(key_start, self._model, V)
+            return self._state(key, key_factors, V, start, num_warmup)
+
+        if vectorized:
+            axes = (0, None if start is None else 0)
+            return jax.vmap(init_chain, axes, _CHAIN_AXES)(rng_key, start)
+        return init_chain(rng_key, start)
+
+    def _state(
+        self, key: jax.Array, key_factors: jax.Array, V: jax.Array, start: jax.Array, warmup: int
+    ) -> CollapsedGibbsState:
+        assigned = collapsed.assign(self._model, V, start)
+        return CollapsedGibbsState(
+            z=collapsed.draw_factors(key_factors, self._model, V.shape, assigned.counts),
+            **self._summary(V.shape, assigned),
+            warmup_left=jnp.asarray(warmup, jnp.int32),
+            rng_key=key,
+        )
+
+    def _summary(self, shape: tuple[int, int], assigned: collapsed.Assigned) -> dict[str, Any]:
+        return {
+            **assigned._asdict(),
+            "potential_energy": -collapsed.log_joint(self._model, shape, assigned.counts),
+            "num_active": jnp.sum(assigned.counts.sizes > 0, dtype=jnp.int32),
+        }
+
+    def sample(
+        self,
+        state: CollapsedGibbsState,
+        model_args: tuple[Any, ...],
+        model_kwargs: dict[str, Any] | None,
+    ) -> CollapsedGibbsState:
+        """One step: `num_sweeps` sweeps and, after warm-up, W and H given the labels."""
+        V = _observed(model_args, model_kwargs)
+        if is_prng_key(state.rng_key):
+            return self._sample_chain(state, V)
+        step = jax.vmap(self._sample_chain, (_CHAIN_AXES, None), _CHAIN_AXES)
+        return step(state, V)
+
+    def _sample_chain(self, state: CollapsedGibbsState, V: jax.Array) -> CollapsedGibbsState:
+        key, key_sweep, key_factors = jax.random.split(state.rng_key, 3)
+        before = collapsed.Assigned(state.assignments, state.counts)
+        after = collapsed.sweep(key_sweep, self._model, V, before, self._num_sweeps)
+        z = lax.cond(
+            state.warmup_left > 0,
+            lambda counts: state.z,
+            lambda counts: collapsed.draw_factors(key_factors, self._model, V.shape, counts),
+            after.counts,
+        )
+        return CollapsedGibbsState(
+            z=z,
+            **self._summary(V.shape, after),
+            warmup_left=jnp.maximum(state.warmup_left - 1, 0),
+            rng_key=key,
+        )
+
+
+def _observed(model_args: tuple[Any, ...], model_kwargs: dict[str, Any] | None) -> jax.Array:
+    """V among the model's arguments; a matrix to be drawn (V=None) is one with all cells missing."""
+
+    def arguments(V: Any = None, shape: tuple[int, int] | None = None) -> Any:
+        return V, shape
+
+    data = observe(*arguments(*model_args, **(model_kwargs or {})))
+    return jnp.full(data.shape, jnp.nan) if data.V is None else data.V
+
+
+def _check_start(model: Any, V: jax.Array, init_params: Any, vectorized: bool) -> Any:
+    """Assignments to start from, or None for the uniform start."""
+    if init_params is None:
+        return None
+    if not isinstance(init_params, dict) or set(init_params) != {"assignments"}:
+        found = sorted(init_params) if isinstance(init_params, dict) else type(init_params).__name__
+        raise ValueError(f"init_params must be {{'assignments': labels}}, got {found}")
+    start = jnp.asarray(init_params["assignments"])
+    shape = collapsed.assignments_shape(model, V.shape)
+    found = start.shape[1:] if vectorized else start.shape
+    if found != shape or not jnp.issubdtype(start.dtype, jnp.integer):
+        raise ValueError(
+            f"init_params['assignments'] must hold integers of shape {shape} for each chain, "
+            f"got {start.dtype} of shape {found}"
+        )
+    if not (isinstance(start, Tracer) or isinstance(V, Tracer)):
+        for chain in start if vectorized else [start]:
+            _check_labels(model, V, chain)
+    return start
+
+
+def _check_labels(model: Any, V: jax.Array, labels: jax.Array) -> None:
+    K = model.num_components
+    outside = ~jnp.isnan(V) & ((labels < 0) | (labels >= K))
+    if outside.any():
+        where = tuple(map(int, np.argwhere(outside)[0]))
+        raise ValueError(
+            f"init_params['assignments'] has label {int(labels[where])} at {where}; labels of "
+            f"observed cells go from 0 to {K - 1}"
+        )
+    contradicts = ~collapsed.agreeing(model, V, labels)
+    if contradicts.any():
+        f, n = map(int, np.argwhere(contradicts)[0])
+        raise ValueError(
+            f"init_params['assignments'] contradicts V at cell ({f}, {n}): in Dir-Dir z and c must "
+            f"be equal where V is 1 and different where it is 0"
+        )

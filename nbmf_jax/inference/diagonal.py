@@ -1,0 +1,176 @@
+"""Exact Gibbs sweeps over diagonals: many cells at once, none of which sees another.
+
+The conditional of cell (f, n) reads the counters of row f and of column n only. Cells that share
+neither are conditionally independent, so drawing them together is ordinary Gibbs sampling in
+another scan order, not an approximation. A sweep is a `lax.scan` over diagonals; diagonal d
+holds one cell per *lane*, and lanes are the shorter side of the matrix:
+
+    lane i, diagonal d  <->  cell (i, (i + d) mod num_long),      X_skewed[d, i].
+
+Counters are component-major. Those of the lane side stay where they are, (rows, num_lanes). Those
+of the long side, (rows, num_long), are extended by a tail of num_lanes columns, so that
+diagonal d finds its counters in the contiguous window [d, d + num_lanes). Column d is used at
+its own place for the last time by diagonal d, and is then copied to num_long + d in the tail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from nbmf_jax.inference.categorical import padded_size
+
+__all__ = ["Sides", "skew", "sweep_diagonals", "unskew"]
+
+
+Labels = tuple[jax.Array, ...]
+
+
+class Sides(NamedTuple):
+    """What belongs to the rows of V and what belongs to its columns."""
+
+    row: Any
+    column: Any
+
+
+def skew(X: jax.Array) -> jax.Array:
+    """(..., num_lanes, num_long) to (..., num_long, num_lanes): diagonals become rows.
+
+    Pads, reshapes and slices only: lane i of two copies side by side starts one place later when
+    the rows are read with a stride that is one longer.
+    """
+    *batch, lanes, length = X.shape
+    twice = jnp.concatenate([X, X], axis=-1).reshape(*batch, -1)
+    twice = jnp.pad(twice, [(0, 0)] * len(batch) + [(0, lanes)])
+    return jnp.swapaxes(twice.reshape(*batch, lanes, 2 * length + 1)[..., :length], -1, -2)
+
+
+def unskew(X: jax.Array) -> jax.Array:
+    """Inverse of `skew`: (..., num_long, num_lanes) to (..., num_lanes, num_long)."""
+    backwards = jnp.swapaxes(X, -1, -2)[..., ::-1]
+    return jnp.swapaxes(skew(backwards), -1, -2)[..., ::-1]
+
+
+def sweep_diagonals(
+    key: jax.Array,
+    draw: Callable[[Sides, Sides, jax.Array, Labels, Labels], Labels],
+    counted_in: Callable[[jax.Array, Labels], Sides],
+    counters: Sides,
+    priors: Sides,
+    V: jax.Array,
+    labels: jax.Array,
+    num_components: int,
+) -> tuple[jax.Array, Sides]:
+    """Draw the labels of every observed cell once from their conditionals.
+
+    Args:
+        key: one uniform number per label is drawn from it.
+        draw: `draw(counters, priors, v, old, uniforms)` returns the new labels of one cell per
+            lane, a tuple of m arrays like `old` and `uniforms`; it sees that cell's counters,
+            which still hold the old labels.
+        counted_in: `counted_in(v, labels)` says in which line of each table a label is counted.
+        counters: tables (lines, F) and (lines, N), each one or several parts with one line per
+            component, padded as `draw_index` wants them; `draw` sees the parts as a tuple.
+        priors: one or several tables (lines, F), and the same for the columns, (lines, N); a
+            width of 1 serves every row or column.
+        V: (F, N), True for ones.
+        labels: (m, F, N); the value `num_components` marks a missing cell.
+        num_components: K.
+
+    Returns the labels and the counters after the sweep.
+    """
+    columns_are_lanes = V.shape[0] > V.shape[1]
+
+    def lane_first(sides: Sides) -> Sides:
+        # Exchanging the two is its own inverse, so this also restores the order.
+        return Sides(sides.column, sides.row) if columns_are_lanes else sides
+
+    if columns_are_lanes:
+        V, labels = V.T, labels.swapaxes(1, 2)
+    num_lanes, num_long = V.shape
+    lanes = jnp.arange(num_lanes)
+    lines = padded_size(num_components)
+    lane_prior, long_prior = lane_first(priors)
+    long_prior = jax.tree.map(lambda table: _with_tail(table, num_lanes), long_prior)
+
+    def step(carry: Sides, cells: tuple[Any, ...]) -> tuple[Sides, Labels]:
+        lane, long = carry
+        d, v, stored, uniforms = cells
+        old = tuple(label.astype(jnp.int32) for label in stored)
+        observed = old[0] < num_components
+        here = lane_first(Sides(_parts(lane, lines), _windows(long, lines, d, num_lanes)))
+        prior_window = jax.tree.map(lambda table: _window(table, d, num_lanes), long_prior)
+        prior = lane_first(Sides(lane_prior, prior_window))
+        drawn = draw(here, prior, v, old, uniforms)
+        new = tuple(jnp.where(observed, *pair) for pair in zip(drawn, old, strict=True))
+        lane_lines, long_lines = zip(
+            lane_first(counted_in(v, old)), lane_first(counted_in(v, new)), strict=True
+        )
+        lane = _move(lane, lane_lines, lanes, observed)
+        long = _move(long, long_lines, lanes + d, observed)
+        stored = tuple(label.astype(labels.dtype) for label in new)
+        return Sides(lane, _copy_to_tail(long, d, num_long)), stored
+
+    lane, long = lane_first(counters)
+    uniforms = jax.random.uniform(key, (len(labels), num_long, num_lanes), lane.dtype)
+    # Tuples, not stacked arrays: again, XLA does not vectorise a slice of a slice.
+    cells = (jnp.arange(num_long), skew(V), tuple(skew(labels)), tuple(uniforms))
+    (lane, long), drawn = lax.scan(step, Sides(lane, _with_tail(long, num_lanes)), cells)
+    labels = unskew(jnp.stack(drawn))
+    counters = lane_first(Sides(lane, _without_tail(long, num_lanes)))
+    return (labels.swapaxes(1, 2) if columns_are_lanes else labels), counters
+
+
+def _window(table: jax.Array, d: jax.Array, num_lanes: int) -> jax.Array:
+    """Columns [d, d + num_lanes) of an extended table; one shared column serves every lane."""
+    if table.shape[1] == 1:
+        return table
+    return lax.dynamic_slice_in_dim(table, d, num_lanes, axis=1)
+
+
+def _parts(table: jax.Array, lines: int) -> tuple[jax.Array, ...]:
+    return tuple(table[i : i + lines] for i in range(0, table.shape[0], lines))
+
+
+def _windows(table: jax.Array, lines: int, d: jax.Array, num_lanes: int) -> tuple[jax.Array, ...]:
+    # Cut each part out of the table directly: XLA does not vectorise a slice of a slice.
+    starts = range(0, table.shape[0], lines)
+    return tuple(lax.dynamic_slice(table, (i, d), (lines, num_lanes)) for i in starts)
+
+
+def _move(
+    table: jax.Array, lines: tuple[jax.Array, jax.Array], columns: jax.Array, observed: jax.Array
+) -> jax.Array:
+    """Take each cell's label from its old line of the table to its new one, in place.
+
+    One scatter for both: it depends on the new labels, so XLA runs it after every read of the
+    old counters and needs no copy of the table. Missing cells point past the end and are dropped.
+    """
+    outside = table.shape[0]
+    lines = jnp.concatenate([jnp.where(observed, line, outside) for line in lines])
+    one = jnp.ones(columns.shape, table.dtype)
+    columns = jnp.concatenate([columns, columns])
+    return table.at[lines, columns].add(jnp.concatenate([-one, one]), mode="drop")
+
+
+def _with_tail(table: jax.Array, num_lanes: int) -> jax.Array:
+    """Append the columns that windows read once the diagonal has wrapped around."""
+    return jnp.concatenate([table, table[:, :num_lanes]], axis=1) if table.shape[1] > 1 else table
+
+
+def _copy_to_tail(table: jax.Array, d: jax.Array, num_long: int) -> jax.Array:
+    num_lanes = table.shape[1] - num_long
+    column = lax.dynamic_slice_in_dim(table, d, 1, axis=1)
+    # No window reaches the tail's last place: columns that never wrap are put there.
+    place = num_long + jnp.minimum(d, num_lanes - 1)
+    return lax.dynamic_update_slice_in_dim(table, column, place, axis=1)
+
+
+def _without_tail(table: jax.Array, num_lanes: int) -> jax.Array:
+    num_long = table.shape[1] - num_lanes
+    tail = table[:, num_long : num_long + num_lanes - 1]
+    return jnp.concatenate([tail, table[:, num_lanes - 1 : num_long]], axis=1)

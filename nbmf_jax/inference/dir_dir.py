@@ -1,0 +1,133 @@
+"""Collapsed Gibbs for Dir-Dir: the joint conditional of a pair of labels, and the factors given it.
+
+Target: p(Z, C | V), W and H integrated out. With the own cell removed from the counters, and
+l_k = gamma_k + L_fk, q_k = eta_k + Q_kn:
+
+    v = 1:  z = c = k   with weight  l_k q_k                        (paper, eq. conditional_zc_DirDir)
+    v = 0:  z = k, c = j != k  with weight  l_k q_j
+
+Departure from the paper: at v = 0 the text alternates z | c and c | z, which for K = 2 never moves
+and is slow for small K. The pair is drawn jointly at the same cost: z = k with weight
+l_k (sum_j q_j - q_k), then c = j != z with weight q_j. Counters are component-major: L (K, F) of z,
+Q (K, N) of c.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from nbmf_jax.inference.categorical import count_labels, draw_index, pad
+from nbmf_jax.inference.diagonal import Labels, Sides, sweep_diagonals
+from nbmf_jax.inference.draws import draw_dirichlet
+from nbmf_jax.models import dir_dir
+
+__all__ = ["Counts", "Priors", "count", "draw_factors", "initial_labels", "log_joint", "sweep"]
+
+NUM_LABELS = 2
+
+
+class Priors(NamedTuple):
+    """Hyperparameters, component-major; a width of 1 serves every row or column."""
+
+    gamma: jax.Array  # (K, F) or (K, 1)
+    eta: jax.Array  # (K, N) or (K, 1)
+
+
+class Counts(NamedTuple):
+    """Sufficient statistics of the labels."""
+
+    L: jax.Array  # (K, F) cells of row f with z = k
+    Q: jax.Array  # (K, N) cells of column n with c = k
+
+    @property
+    def sizes(self) -> jax.Array:
+        """(K,) cells of each component, by their z."""
+        return self.L.sum(1)
+
+
+def initial_labels(key: jax.Array, V: jax.Array, num_components: int) -> jax.Array:
+    """Uniform start among the pairs that V allows: (2, F, N) labels z, c."""
+    key_z, key_c = jax.random.split(key)
+    z = jax.random.randint(key_z, V.shape, 0, num_components)
+    step = jax.random.randint(key_c, V.shape, 1, num_components)
+    return jnp.stack([z, jnp.where(V, z, (z + step) % num_components)])
+
+
+def agrees(V: jax.Array, labels: jax.Array) -> jax.Array:
+    """Which cells' labels are possible given V: z = c exactly at ones."""
+    return (labels[0] == labels[1]) == V
+
+
+def count(V: jax.Array, labels: jax.Array, num_components: int) -> Counts:
+    """Counters of labels (2, F, N); a missing cell has the labels K."""
+    L, _ = count_labels(labels[0], num_components)
+    _, Q = count_labels(labels[1], num_components)
+    return Counts(L=L, Q=Q)
+
+
+def log_joint(counts: Counts, priors: Priors) -> jax.Array:
+    """log p(V, Z, C)."""
+    return dir_dir.collapsed_log_joint(*counts, **priors._asdict())
+
+
+def draw_factors(key: jax.Array, counts: Counts, priors: Priors) -> tuple[jax.Array, jax.Array]:
+    """W (F, K), H (K, N) ~ p(W, H | Z, C): Dirichlet rows and Dirichlet columns."""
+    key_W, key_H = jax.random.split(key)
+    W = draw_dirichlet(key_W, priors.gamma + counts.L)
+    return W.T, draw_dirichlet(key_H, priors.eta + counts.Q)
+
+
+def sweep(
+    key: jax.Array, V: jax.Array, labels: jax.Array, counts: Counts, priors: Priors
+) -> tuple[jax.Array, Counts]:
+    """Draw every pair of labels once; labels (2, F, N), V True for ones."""
+    K = len(counts.L)
+
+    def counted_in(v: jax.Array, labels: Labels) -> Sides:
+        z, c = labels
+        return Sides(row=z, column=c)
+
+    counters = Sides(row=pad(counts.L), column=pad(counts.Q))
+    observed = counts.Q.sum(0, keepdims=True)
+    column_prior = pad(priors.eta), pad(sum_of_the_others(priors.eta)), observed
+    prior = Sides(row=pad(priors.gamma), column=column_prior)
+    labels, (L, Q) = sweep_diagonals(key, draw_pair, counted_in, counters, prior, V, labels, K)
+    return labels, Counts(L=L[:K], Q=Q[:K])
+
+
+def draw_pair(counters: Sides, prior: Sides, v: jax.Array, old: Labels, uniforms: Labels) -> Labels:
+    """New labels z and c for one cell per lane."""
+    z_weights, q = conditional_weights(counters, prior, v, old)
+    z = draw_index(z_weights, uniforms[0])
+    different = jnp.arange(len(q), dtype=z.dtype)[:, None] != z
+    c = draw_index(jnp.where(different, q, 0), uniforms[1])
+    return z, jnp.where(v, z, c)
+
+
+def conditional_weights(
+    counters: Sides, prior: Sides, v: jax.Array, old: Labels
+) -> tuple[jax.Array, jax.Array]:
+    """Weights (K, M) of z with c summed out, and q (K, M), the weights of c before c != z.
+
+    sum_j q_j - q_k is built as a difference of integer counts plus the other components' eta:
+    subtracted directly it would cancel to 0 in float32 for small eta.
+    """
+    (L,), (Q,) = counters
+    gamma, (eta, eta_rest, observed) = prior
+    component = jnp.arange(len(L), dtype=old[0].dtype)[:, None]
+    own_z = (component == old[0]).astype(L.dtype)
+    Q = Q - (component == old[1]).astype(L.dtype)
+    q = Q + eta
+    q_rest = (observed - 1 - Q) + eta_rest
+    return (L - own_z + gamma) * jnp.where(v, q, q_rest), q
+
+
+def sum_of_the_others(x: jax.Array) -> jax.Array:
+    """sum_{j != k} x_j down the columns, without subtracting x_k from the total."""
+    zero = jnp.zeros_like(x[:1])
+    before = jnp.concatenate([zero, jnp.cumsum(x[:-1], axis=0)])
+    after = jnp.concatenate([jnp.cumsum(x[:0:-1], axis=0)[::-1], zero])
+    return before + after

@@ -1,0 +1,7 @@
+"""What we believe: the three models, their priors and their NumPyro callables."""
+
+from nbmf_jax.models.beta_dir import BetaDir
+from nbmf_jax.models.dir_beta import DirBeta
+from nbmf_jax.models.dir_dir import DirDir
+
+__all__ = ["BetaDir", "DirBeta", "DirDir"]
