@@ -1,0 +1,29 @@
+"""Settings and helpers shared by all tests; tolerances and false-failure rates live here."""
+
+import os
+
+import numpyro
+import pytest
+
+# Before JAX starts: two host devices, so that parallel chains really are parallel.
+numpyro.set_host_device_count(2)
+
+MAX_Z = 5.0
+"""Statistical tests compare an average with its exact value in Monte Carlo standard errors, and
+fail beyond this many. Two-sided, one comparison fails by chance with probability 6e-7; with fixed
+seeds a test that passes once passes always on the same platform."""
+
+PAPER_DATA = os.environ.get("NBMF_JAX_DATA")
+
+needs_paper_data = pytest.mark.skipif(
+    not PAPER_DATA, reason="the paper's data are not shipped; set NBMF_JAX_DATA to their folder"
+)
+
+
+@pytest.fixture
+def x64():
+    """Run a test in float64."""
+    import jax
+
+    with jax.enable_x64(True):
+        yield
