@@ -42,7 +42,7 @@ def _algorithm(model: Model) -> Any:
     return dir_dir if isinstance(model, DirDir) else beta_dir
 
 
-def _priors(model: Model, shape: tuple[int, int]) -> Any:
+def _priors(model: Model, shape: tuple[int, ...]) -> Any:
     if isinstance(model, DirBeta):
         return _priors(model.transposed(), shape[::-1])
     return _algorithm(model).Priors(**model.priors(shape))
@@ -67,7 +67,7 @@ def _assignments(model: Model, labels: jax.Array) -> jax.Array:
     return labels[0].T if isinstance(model, DirBeta) else labels[0]
 
 
-def assignments_shape(model: Model, shape: tuple[int, int]) -> tuple[int, ...]:
+def assignments_shape(model: Model, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Shape of the assignments of a matrix of this shape."""
     return (2, *shape) if isinstance(model, DirDir) else shape
 
@@ -107,13 +107,13 @@ def sweep(
 
 
 def draw_factors(
-    key: jax.Array, model: Model, shape: tuple[int, int], counts: Any
+    key: jax.Array, model: Model, shape: tuple[int, ...], counts: Any
 ) -> dict[str, jax.Array]:
     """W (F, K) and H (K, N) from p(W, H | assignments, V)."""
     W, H = _algorithm(model).draw_factors(key, counts, _priors(model, shape))
     return {"W": H.T, "H": W.T} if isinstance(model, DirBeta) else {"W": W, "H": H}
 
 
-def log_joint(model: Model, shape: tuple[int, int], counts: Any) -> jax.Array:
+def log_joint(model: Model, shape: tuple[int, ...], counts: Any) -> jax.Array:
     """log p(V, Z), and log p(V, Z, C) in Dir-Dir, W and H integrated out."""
     return _algorithm(model).log_joint(counts, _priors(model, shape))

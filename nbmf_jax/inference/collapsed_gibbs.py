@@ -142,7 +142,7 @@ class CollapsedGibbs(MCMCKernel):
             rng_key=key,
         )
 
-    def _summary(self, shape: tuple[int, int], assigned: collapsed.Assigned) -> dict[str, Any]:
+    def _summary(self, shape: tuple[int, ...], assigned: collapsed.Assigned) -> dict[str, Any]:
         return {
             **assigned._asdict(),
             "potential_energy": -collapsed.log_joint(self._model, shape, assigned.counts),
@@ -183,7 +183,7 @@ class CollapsedGibbs(MCMCKernel):
 def _observed(model_args: tuple[Any, ...], model_kwargs: dict[str, Any] | None) -> jax.Array:
     """V among the model's arguments; a matrix to be drawn (V=None) is one with all cells missing."""
 
-    def arguments(V: Any = None, shape: tuple[int, int] | None = None) -> Any:
+    def arguments(V: Any = None, shape: tuple[int, ...] | None = None) -> Any:
         return V, shape
 
     data = observe(*arguments(*model_args, **(model_kwargs or {})))
@@ -199,11 +199,11 @@ def _check_start(model: Any, V: jax.Array, init_params: Any, vectorized: bool) -
         raise ValueError(f"init_params must be {{'assignments': labels}}, got {found}")
     start = jnp.asarray(init_params["assignments"])
     shape = collapsed.assignments_shape(model, V.shape)
-    found = start.shape[1:] if vectorized else start.shape
-    if found != shape or not jnp.issubdtype(start.dtype, jnp.integer):
+    given = start.shape[1:] if vectorized else start.shape
+    if given != shape or not jnp.issubdtype(start.dtype, jnp.integer):
         raise ValueError(
             f"init_params['assignments'] must hold integers of shape {shape} for each chain, "
-            f"got {start.dtype} of shape {found}"
+            f"got {start.dtype} of shape {given}"
         )
     if not (isinstance(start, Tracer) or isinstance(V, Tracer)):
         for chain in start if vectorized else [start]:

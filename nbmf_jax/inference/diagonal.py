@@ -97,7 +97,7 @@ def sweep_diagonals(
     lane_prior, long_prior = lane_first(priors)
     long_prior = jax.tree.map(lambda table: _with_tail(table, num_lanes), long_prior)
 
-    def step(carry: Sides, cells: tuple[Any, ...]) -> tuple[Sides, Labels]:
+    def step(carry: Any, cells: Any) -> tuple[Any, Labels]:
         lane, long = carry
         d, v, stored, uniforms = cells
         old = tuple(label.astype(jnp.int32) for label in stored)
@@ -151,10 +151,10 @@ def _move(
     old counters and needs no copy of the table. Missing cells point past the end and are dropped.
     """
     outside = table.shape[0]
-    lines = jnp.concatenate([jnp.where(observed, line, outside) for line in lines])
+    line = jnp.concatenate([jnp.where(observed, line, outside) for line in lines])
     one = jnp.ones(columns.shape, table.dtype)
     columns = jnp.concatenate([columns, columns])
-    return table.at[lines, columns].add(jnp.concatenate([-one, one]), mode="drop")
+    return table.at[line, columns].add(jnp.concatenate([-one, one]), mode="drop")
 
 
 def _with_tail(table: jax.Array, num_lanes: int) -> jax.Array:

@@ -32,21 +32,21 @@ class Observation(NamedTuple):
 
     V: jax.Array | None  # (F, N) with NaN = missing; None when V is to be drawn
     mask: jax.Array | None  # (F, N), True where observed
-    shape: tuple[int, int]
+    shape: tuple[int, ...]
 
 
 def observe(V: Any, shape: tuple[int, int] | None = None) -> Observation:
     """Check V (or, without V, the shape of the matrix to draw) and lay it out for a model."""
     if V is None:
         return Observation(V=None, mask=None, shape=_check_shape(shape))
-    values = _check_traced(V) if isinstance(V, Tracer) else as_binary_matrix(V).values
-    values = jnp.asarray(values, dtype=jnp.result_type(float))
+    checked = _check_traced(V) if isinstance(V, Tracer) else as_binary_matrix(V).values
+    values = jnp.asarray(checked, dtype=jnp.result_type(float))
     if shape is not None and tuple(shape) != values.shape:
         raise ValueError(f"shape is {tuple(shape)} but V has shape {values.shape}; give only V")
     return Observation(V=values, mask=~jnp.isnan(values), shape=values.shape)
 
 
-def _check_traced(V: Tracer) -> Tracer:
+def _check_traced(V: Any) -> Any:
     if V.ndim != 2 or 0 in V.shape:
         raise ValueError(f"V must be a matrix with rows and columns, got shape {V.shape}")
     return V
@@ -125,7 +125,7 @@ class FactorModel:
         arguments = (f"{name}={_short(getattr(self, name))}" for name in self._names())
         return f"{type(self).__name__}({self.num_components}, {', '.join(arguments)})"
 
-    def priors(self, shape: tuple[int, int]) -> dict[str, jax.Array]:
+    def priors(self, shape: tuple[int, ...]) -> dict[str, jax.Array]:
         """Hyperparameters for a matrix of this shape, component-major: (K, length) or (K, 1)."""
         F, N = shape
         return {
@@ -154,7 +154,7 @@ class FactorModel:
         _sample_V(self._sample_labels(W, H), data)
         return W, H
 
-    def _sample_factors(self, shape: tuple[int, int]) -> tuple[jax.Array, jax.Array]:
+    def _sample_factors(self, shape: tuple[int, ...]) -> tuple[jax.Array, jax.Array]:
         raise NotImplementedError
 
     def _sample_labels(self, W: jax.Array, H: jax.Array) -> jax.Array:

@@ -56,7 +56,7 @@ class BetaDir(FactorModel):
     ) -> None:
         self._setup(num_components, alpha=alpha, beta=beta, gamma=gamma)
 
-    def _sample_factors(self, shape: tuple[int, int]) -> tuple[jax.Array, jax.Array]:
+    def _sample_factors(self, shape: tuple[int, ...]) -> tuple[jax.Array, jax.Array]:
         F, N = shape
         priors = self.priors(shape)
         W = sample_dirichlet_rows(priors["gamma"], F)

@@ -60,7 +60,7 @@ class DirBeta(FactorModel):
         alpha, beta, eta = (_transpose(x) for x in (self.alpha, self.beta, self.eta))
         return BetaDir(self.num_components, alpha=alpha, beta=beta, gamma=eta)
 
-    def _sample_factors(self, shape: tuple[int, int]) -> tuple[jax.Array, jax.Array]:
+    def _sample_factors(self, shape: tuple[int, ...]) -> tuple[jax.Array, jax.Array]:
         F, N = shape
         priors = self.priors(shape)
         component = numpyro.plate("component", self.num_components, dim=-1)

@@ -49,7 +49,7 @@ class DirDir(FactorModel):
     def __init__(self, num_components: int, gamma: Any = None, eta: Any = 1.0) -> None:
         self._setup(num_components, gamma=gamma, eta=eta)
 
-    def _sample_factors(self, shape: tuple[int, int]) -> tuple[jax.Array, jax.Array]:
+    def _sample_factors(self, shape: tuple[int, ...]) -> tuple[jax.Array, jax.Array]:
         F, N = shape
         priors = self.priors(shape)
         return sample_dirichlet_rows(priors["gamma"], F), sample_dirichlet_columns(priors["eta"], N)
