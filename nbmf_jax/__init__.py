@@ -16,13 +16,19 @@ if TYPE_CHECKING:
     from nbmf_jax.models import BetaDir as BetaDir
     from nbmf_jax.models import DirBeta as DirBeta
     from nbmf_jax.models import DirDir as DirDir
+    from nbmf_jax.posterior.align import align_components as align_components
+    from nbmf_jax.posterior.convert import to_arviz as to_arviz
+    from nbmf_jax.posterior.diagnose import diagnose as diagnose
 
 _HOME = {
     "BetaDir": "nbmf_jax.models",
     "CollapsedGibbs": "nbmf_jax.inference.collapsed_gibbs",
     "DirBeta": "nbmf_jax.models",
     "DirDir": "nbmf_jax.models",
+    "align_components": "nbmf_jax.posterior.align",
     "datasets": "nbmf_jax.data",
+    "diagnose": "nbmf_jax.posterior.diagnose",
+    "to_arviz": "nbmf_jax.posterior.convert",
 }
 
 __all__ = [*_HOME]

@@ -20,7 +20,11 @@ import jax.numpy as jnp
 
 from nbmf_jax.inference.categorical import count_labels, draw_index, pad, padded_size
 from nbmf_jax.inference.diagonal import Labels, Sides, sweep_diagonals
-from nbmf_jax.inference.draws import draw_beta, draw_dirichlet
+from nbmf_jax.inference.draws import (
+    beta_from_log_gammas,
+    dirichlet_from_log_gammas,
+    draw_log_gammas,
+)
 from nbmf_jax.models import beta_dir
 
 __all__ = ["Counts", "Priors", "count", "draw_factors", "initial_labels", "log_joint", "sweep"]
@@ -73,10 +77,16 @@ def log_joint(counts: Counts, priors: Priors) -> jax.Array:
 
 def draw_factors(key: jax.Array, counts: Counts, priors: Priors) -> tuple[jax.Array, jax.Array]:
     """W (F, K), H (K, N) ~ p(W, H | Z, V): Dirichlet rows and independent Betas."""
-    key_W, key_H = jax.random.split(key)
-    W = draw_dirichlet(key_W, priors.gamma + counts.L)
-    H = draw_beta(key_H, priors.alpha + counts.A, priors.beta + counts.B)
-    return W.T, H
+    row, ones, zeros = draw_log_gammas(
+        key, priors.gamma + counts.L, priors.alpha + counts.A, priors.beta + counts.B
+    )
+    return dirichlet_from_log_gammas(row).T, beta_from_log_gammas(ones, zeros)
+
+
+def mean_factors(counts: Counts, priors: Priors) -> tuple[jax.Array, jax.Array]:
+    """E[W | Z] (F, K) and E[H | Z, V] (K, N)."""
+    row, ones, zeros = priors.gamma + counts.L, priors.alpha + counts.A, priors.beta + counts.B
+    return (row / row.sum(0)).T, ones / (ones + zeros)
 
 
 def sweep(

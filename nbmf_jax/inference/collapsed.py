@@ -1,8 +1,8 @@
 """Collapsed Gibbs for any of the three models, in the orientation of V: pure functions.
 
 This is where a model object meets the algorithm that fits it: Beta-Dir and Dir-Dir have their own,
-and Dir-Beta is Beta-Dir on V transposed. `assignments` are (F, N) labels z, or (2, F, N) labels z, c
-for Dir-Dir, in the smallest unsigned type that holds K; the value K marks a missing cell.
+and Dir-Beta is Beta-Dir on V transposed. `assignments` are (F, N) labels z, or (2, F, N) labels z
+and c for Dir-Dir, in the smallest unsigned type that holds K; the value K marks a missing cell.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 from jax import lax
 
 from nbmf_jax.inference import beta_dir, dir_dir
+from nbmf_jax.inference.draws import inside_unit_interval
 from nbmf_jax.models import BetaDir, DirBeta, DirDir
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "draw_factors",
     "initial_assignments",
     "log_joint",
+    "mean_factors",
     "sweep",
 ]
 
@@ -110,7 +112,16 @@ def draw_factors(
     key: jax.Array, model: Model, shape: tuple[int, ...], counts: Any
 ) -> dict[str, jax.Array]:
     """W (F, K) and H (K, N) from p(W, H | assignments, V)."""
-    W, H = _algorithm(model).draw_factors(key, counts, _priors(model, shape))
+    return _named(model, *_algorithm(model).draw_factors(key, counts, _priors(model, shape)))
+
+
+def mean_factors(model: Model, shape: tuple[int, ...], counts: Any) -> dict[str, jax.Array]:
+    """E[W | assignments, V] and E[H | assignments, V]; given these W and H are independent."""
+    W, H = _algorithm(model).mean_factors(counts, _priors(model, shape))
+    return _named(model, inside_unit_interval(W), inside_unit_interval(H))
+
+
+def _named(model: Model, W: jax.Array, H: jax.Array) -> dict[str, jax.Array]:
     return {"W": H.T, "H": W.T} if isinstance(model, DirBeta) else {"W": W, "H": H}
 
 

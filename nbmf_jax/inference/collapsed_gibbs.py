@@ -6,6 +6,7 @@ the kernel besides its two arguments, so it pickles, and may be shared between r
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -25,7 +26,7 @@ __all__ = ["CollapsedGibbs", "CollapsedGibbsState"]
 class CollapsedGibbsState(NamedTuple):
     """State of a chain."""
 
-    z: dict[str, jax.Array]  # W (F, K), H (K, N): drawn given the assignments, not before sampling
+    z: dict[str, jax.Array]  # W (F, K), H (K, N): drawn after warm-up, their means at the start
     assignments: jax.Array  # (F, N), or (2, F, N) = z, c in Dir-Dir; K marks a missing cell
     counts: Any  # counters of the assignments, carried along
     potential_energy: jax.Array  # () -log p(V, Z), and -log p(V, Z, C) in Dir-Dir
@@ -120,34 +121,11 @@ class CollapsedGibbs(MCMCKernel):
         vectorized = not is_prng_key(rng_key)
         start = _check_start(self._model, V, init_params, vectorized)
 
-        def init_chain(key: jax.Array, start: jax.Array | None) -> CollapsedGibbsState:
-            key, key_start, key_factors = jax.random.split(key, 3)
-            if start is None:
-                start = collapsed.initial_assignments(key_start, self._model, V)
-            return self._state(key, key_factors, V, start, num_warmup)
-
+        init_chain = partial(_init_chain, model=self._model, V=V, num_warmup=num_warmup)
         if vectorized:
             axes = (0, None if start is None else 0)
             return jax.vmap(init_chain, axes, _CHAIN_AXES)(rng_key, start)
         return init_chain(rng_key, start)
-
-    def _state(
-        self, key: jax.Array, key_factors: jax.Array, V: jax.Array, start: jax.Array, warmup: int
-    ) -> CollapsedGibbsState:
-        assigned = collapsed.assign(self._model, V, start)
-        return CollapsedGibbsState(
-            z=collapsed.draw_factors(key_factors, self._model, V.shape, assigned.counts),
-            **self._summary(V.shape, assigned),
-            warmup_left=jnp.asarray(warmup, jnp.int32),
-            rng_key=key,
-        )
-
-    def _summary(self, shape: tuple[int, ...], assigned: collapsed.Assigned) -> dict[str, Any]:
-        return {
-            **assigned._asdict(),
-            "potential_energy": -collapsed.log_joint(self._model, shape, assigned.counts),
-            "num_active": jnp.sum(assigned.counts.sizes > 0, dtype=jnp.int32),
-        }
 
     def sample(
         self,
@@ -174,14 +152,38 @@ class CollapsedGibbs(MCMCKernel):
         )
         return CollapsedGibbsState(
             z=z,
-            **self._summary(V.shape, after),
+            **_summary(self._model, V, after),
             warmup_left=jnp.maximum(state.warmup_left - 1, 0),
             rng_key=key,
         )
 
 
+@jax.jit
+def _init_chain(
+    key: jax.Array, start: jax.Array | None, model: Any, V: jax.Array, num_warmup: int
+) -> CollapsedGibbsState:
+    key, key_start = jax.random.split(key)
+    if start is None:
+        start = collapsed.initial_assignments(key_start, model, V)
+    assigned = collapsed.assign(model, V, start)
+    return CollapsedGibbsState(
+        z=collapsed.mean_factors(model, V.shape, assigned.counts),
+        **_summary(model, V, assigned),
+        warmup_left=jnp.asarray(num_warmup, jnp.int32),
+        rng_key=key,
+    )
+
+
+def _summary(model: Any, V: jax.Array, assigned: collapsed.Assigned) -> dict[str, Any]:
+    return {
+        **assigned._asdict(),
+        "potential_energy": -collapsed.log_joint(model, V.shape, assigned.counts),
+        "num_active": jnp.sum(assigned.counts.sizes > 0, dtype=jnp.int32),
+    }
+
+
 def _observed(model_args: tuple[Any, ...], model_kwargs: dict[str, Any] | None) -> jax.Array:
-    """V among the model's arguments; a matrix to be drawn (V=None) is one with all cells missing."""
+    """V among the model's arguments; V=None with a shape is a matrix with all cells missing."""
 
     def arguments(V: Any = None, shape: tuple[int, ...] | None = None) -> Any:
         return V, shape

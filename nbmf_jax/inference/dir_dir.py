@@ -3,7 +3,7 @@
 Target: p(Z, C | V), W and H integrated out. With the own cell removed from the counters, and
 l_k = gamma_k + L_fk, q_k = eta_k + Q_kn:
 
-    v = 1:  z = c = k   with weight  l_k q_k                        (paper, eq. conditional_zc_DirDir)
+    v = 1:  z = c = k          with weight  l_k q_k      (paper, eq. conditional_zc_DirDir)
     v = 0:  z = k, c = j != k  with weight  l_k q_j
 
 Departure from the paper: at v = 0 the text alternates z | c and c | z, which for K = 2 never moves
@@ -21,7 +21,7 @@ import jax.numpy as jnp
 
 from nbmf_jax.inference.categorical import count_labels, draw_index, pad
 from nbmf_jax.inference.diagonal import Labels, Sides, sweep_diagonals
-from nbmf_jax.inference.draws import draw_dirichlet
+from nbmf_jax.inference.draws import dirichlet_from_log_gammas, draw_log_gammas
 from nbmf_jax.models import dir_dir
 
 __all__ = ["Counts", "Priors", "count", "draw_factors", "initial_labels", "log_joint", "sweep"]
@@ -75,9 +75,14 @@ def log_joint(counts: Counts, priors: Priors) -> jax.Array:
 
 def draw_factors(key: jax.Array, counts: Counts, priors: Priors) -> tuple[jax.Array, jax.Array]:
     """W (F, K), H (K, N) ~ p(W, H | Z, C): Dirichlet rows and Dirichlet columns."""
-    key_W, key_H = jax.random.split(key)
-    W = draw_dirichlet(key_W, priors.gamma + counts.L)
-    return W.T, draw_dirichlet(key_H, priors.eta + counts.Q)
+    row, column = draw_log_gammas(key, priors.gamma + counts.L, priors.eta + counts.Q)
+    return dirichlet_from_log_gammas(row).T, dirichlet_from_log_gammas(column)
+
+
+def mean_factors(counts: Counts, priors: Priors) -> tuple[jax.Array, jax.Array]:
+    """E[W | Z] (F, K) and E[H | C] (K, N)."""
+    row, column = priors.gamma + counts.L, priors.eta + counts.Q
+    return (row / row.sum(0)).T, column / column.sum(0)
 
 
 def sweep(

@@ -1,11 +1,49 @@
-"""Draws of the factors from their conjugate posteriors, kept strictly inside (0, 1)."""
+"""Exact draws of Dirichlet and Beta factors, all from one call of a bulk log-gamma sampler.
+
+Dirichlet and Beta variables are normalised gamma variables; logarithms are kept until they are
+normalised, because a Gamma(0.01) variable is often below the smallest float32. The sampler is that
+of Marsaglia & Tsang (2000) with their boost for shapes below 1. It differs from
+`jax.random.loggamma`, ten times slower on CPU, in doing every trial for the whole array at once,
+and then only for the few entries that were rejected; it goes on until every entry is accepted.
+"""
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 import jax
 import jax.numpy as jnp
+from jax import lax
 
-__all__ = ["draw_beta", "draw_dirichlet", "inside_unit_interval"]
+__all__ = [
+    "beta_from_log_gammas",
+    "dirichlet_from_log_gammas",
+    "draw_log_gammas",
+    "inside_unit_interval",
+]
+
+_State = tuple[jax.Array, jax.Array, jax.Array]  # key, drawn, accepted
+
+_RETRY_SHARE = 8  # retries have room for 1/8 of the entries, several times what is rejected
+_WORTH_COMPACTING = 8192  # below this, trying all entries again is cheaper than gathering them
+
+
+def draw_log_gammas(key: jax.Array, *shapes: jax.Array) -> tuple[jax.Array, ...]:
+    """log of independent Gamma(shape, 1) variables, for several arrays of shapes at once."""
+    flat = jnp.concatenate([shape.ravel() for shape in shapes])
+    drawn = _log_gamma(key, flat)
+    parts = jnp.split(drawn, list(accumulate(shape.size for shape in shapes[:-1])))
+    return tuple(part.reshape(shape.shape) for part, shape in zip(parts, shapes, strict=True))
+
+
+def dirichlet_from_log_gammas(log_gammas: jax.Array) -> jax.Array:
+    """Columns on the simplex, (K, M)."""
+    return inside_unit_interval(jax.nn.softmax(log_gammas, axis=0))
+
+
+def beta_from_log_gammas(log_a: jax.Array, log_b: jax.Array) -> jax.Array:
+    """Beta(a, b) = G_a / (G_a + G_b)."""
+    return inside_unit_interval(jax.nn.sigmoid(log_a - log_b))
 
 
 def inside_unit_interval(x: jax.Array) -> jax.Array:
@@ -14,11 +52,57 @@ def inside_unit_interval(x: jax.Array) -> jax.Array:
     return jnp.clip(x, 2 * info.tiny, 1 - 2 * info.eps)
 
 
-def draw_dirichlet(key: jax.Array, concentration: jax.Array) -> jax.Array:
-    """Columns on the simplex: (K, M) draws for (K, M) concentrations."""
-    return inside_unit_interval(jax.random.dirichlet(key, concentration.T).T)
+def _log_gamma(key: jax.Array, shape: jax.Array) -> jax.Array:
+    """Gamma(a) for a < 1 is Gamma(a + 1) U^(1/a)."""
+    key_boost, key_trials = jax.random.split(key)
+    small = shape < 1
+    drawn = _log_gamma_above_one(key_trials, jnp.where(small, shape + 1, shape))
+
+    def boost() -> jax.Array:
+        log_U = -jax.random.exponential(key_boost, shape.shape, shape.dtype)
+        return jnp.where(small, drawn + log_U / shape, drawn)
+
+    return lax.cond(small.any(), boost, lambda: drawn)
 
 
-def draw_beta(key: jax.Array, a: jax.Array, b: jax.Array) -> jax.Array:
-    """Independent Beta(a, b) draws."""
-    return inside_unit_interval(jax.random.beta(key, a, b))
+def _log_gamma_above_one(key: jax.Array, shape: jax.Array) -> jax.Array:
+    if shape.size < _WORTH_COMPACTING:
+        return _try_all(key, shape)
+    key, key_first = jax.random.split(key)
+    drawn, accepted = _trial(key_first, shape)
+
+    def retry(state: _State) -> _State:
+        key, drawn, accepted = state
+        key, key_retry = jax.random.split(key)
+        size = shape.size // _RETRY_SHARE
+        (index,) = jnp.nonzero(~accepted, size=size, fill_value=shape.size)
+        again = _try_all(key_retry, shape.at[index].get(mode="fill", fill_value=1))
+        drawn = drawn.at[index].set(again, mode="drop")
+        return key, drawn, accepted.at[index].set(True, mode="drop")
+
+    return lax.while_loop(lambda state: ~state[2].all(), retry, (key, drawn, accepted))[1]
+
+
+def _try_all(key: jax.Array, shape: jax.Array) -> jax.Array:
+    """Trials for all entries until each has been accepted once."""
+
+    def body(state: _State) -> _State:
+        key, drawn, accepted = state
+        key, key_trial = jax.random.split(key)
+        again, accepted_now = _trial(key_trial, shape)
+        return key, jnp.where(accepted, drawn, again), accepted | accepted_now
+
+    start = (key, jnp.zeros_like(shape), jnp.zeros(shape.shape, bool))
+    return lax.while_loop(lambda state: ~state[2].all(), body, start)[1]
+
+
+def _trial(key: jax.Array, shape: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """One proposal of Marsaglia & Tsang per entry (shape >= 1): log value, and was it accepted."""
+    key_normal, key_uniform = jax.random.split(key)
+    x = jax.random.normal(key_normal, shape.shape, shape.dtype)
+    log_U = -jax.random.exponential(key_uniform, shape.shape, shape.dtype)
+    d = shape - 1 / 3
+    v = 1 + x * lax.rsqrt(9 * d)
+    log_v3 = 3 * jnp.log(jnp.maximum(v, jnp.finfo(v.dtype).tiny))
+    accepted = (v > 0) & (log_U < x * x / 2 + d * (1 - v**3 + log_v3))
+    return jnp.log(d) + log_v3, accepted

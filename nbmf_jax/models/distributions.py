@@ -7,7 +7,7 @@ NumPyro, so that NUTS, SVI and the automatic guides can use the site.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -77,8 +77,10 @@ def _biject_to_simplex_columns(constraint: Any) -> ColumnStickBreakingTransform:
 class DirichletColumns(Distribution):
     """N independent Dirichlet(concentration[:, n]) columns, as one (K, N) event."""
 
-    arg_constraints = {"concentration": constraints.independent(constraints.positive, 2)}
-    reparametrized_params = ["concentration"]
+    arg_constraints: ClassVar[dict[str, Any]] = {
+        "concentration": constraints.independent(constraints.positive, 2)
+    }
+    reparametrized_params: ClassVar[list[str]] = ["concentration"]
     support = simplex_columns
 
     def __init__(self, concentration: jax.Array, *, validate_args: bool | None = None) -> None:
