@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from nbmf_jax.data import as_binary_matrix as as_binary_matrix
     from nbmf_jax.data import datasets as datasets
     from nbmf_jax.inference.collapsed_gibbs import CollapsedGibbs as CollapsedGibbs
     from nbmf_jax.models import BetaDir as BetaDir
@@ -26,6 +27,7 @@ _HOME = {
     "DirBeta": "nbmf_jax.models",
     "DirDir": "nbmf_jax.models",
     "align_components": "nbmf_jax.posterior.align",
+    "as_binary_matrix": "nbmf_jax.data",
     "datasets": "nbmf_jax.data",
     "diagnose": "nbmf_jax.posterior.diagnose",
     "to_arviz": "nbmf_jax.posterior.convert",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from pathlib import Path
@@ -26,10 +25,11 @@ def main() -> None:
 @click.option("--model", type=click.Choice(["beta-dir", "dir-beta", "dir-dir"]), default="beta-dir")
 @click.option("--method", type=click.Choice(["gibbs"]), default="gibbs", help="How to infer.")
 @click.option(
-    "--components", type=click.IntRange(min=1), default=100, help="Largest number of components."
+    "--components", type=click.IntRange(min=1), default=4, help="How many components to fit."
 )
-@click.option("--warmup", type=click.IntRange(min=0), default=1000, help="Warm-up sweeps.")
-@click.option("--samples", type=click.IntRange(min=4), default=1000, help="Kept draws per chain.")
+@click.option("--warmup", type=click.IntRange(min=0), default=500, help="Steps not kept.")
+@click.option("--samples", type=click.IntRange(min=4), default=1000, help="Draws kept per chain.")
+@click.option("--sweeps", type=click.IntRange(min=1), default=5, help="Sweeps per step.")
 @click.option("--chains", type=click.IntRange(min=1), default=4)
 @click.option("--seed", type=int, default=0, help="The same seed gives the same result.")
 @click.option(
@@ -78,8 +78,8 @@ def _run(matrix: Any, options: dict[str, Any]) -> Any:
     from nbmf_jax.fit import run
 
     click.echo(
-        f"{options['model']}, up to {options['components']} components, {options['chains']} chains "
-        f"of {options['warmup']} + {options['samples']} sweeps on {os.cpu_count()} cores"
+        f"{options['model']}, {options['components']} components, {options['chains']} chains "
+        f"of {options['warmup']} + {options['samples']} steps of {options['sweeps']} sweeps"
     )
     try:
         return run(
@@ -89,6 +89,7 @@ def _run(matrix: Any, options: dict[str, Any]) -> Any:
             num_warmup=options["warmup"],
             num_samples=options["samples"],
             num_chains=options["chains"],
+            num_sweeps=options["sweeps"],
             seed=options["seed"],
             progress_bar=sys.stderr.isatty(),
         )

@@ -34,9 +34,9 @@ def run(
     data: BinaryMatrix,
     *,
     model: str = "beta-dir",
-    num_components: int = 100,
+    num_components: int = 4,
     num_warmup: int = 1000,
-    num_samples: int = 500,
+    num_samples: int = 1000,
     num_chains: int = 4,
     num_sweeps: int = 1,
     seed: int = 0,
@@ -90,14 +90,14 @@ def components(fit: Fit, min_share: float = 0.01, top: int = 5) -> pd.DataFrame:
             {
                 "component": name,
                 "share": fit.share[k],
-                f"top {fit.data.row_name}s": _top(fit.W[name], top),
-                f"top {fit.data.column_name}s": _top(fit.H.loc[name], top),
+                fit.data.row_name: _top(fit.W[name], top),
+                fit.data.column_name: _top(fit.H.loc[name], top),
             }
         )
     return pd.DataFrame(table)
 
 
-def _top(values: pd.Series, number: int) -> str:
+def _top(values: Any, number: int) -> str:
     largest = values.nlargest(number)
     return ", ".join(f"{label} ({value:.2f})" for label, value in largest.items())
 

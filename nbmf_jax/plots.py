@@ -52,7 +52,9 @@ def plot_factor(
 
 
 def _label(ax: Axes, rows: list[Any], columns: list[Any]) -> None:
-    """Name rows and columns where there is room for names."""
+    """Name rows and columns where there is room for names, otherwise number them."""
+    from matplotlib.ticker import MaxNLocator
+
     for labels, set_ticks, axis in (
         (rows, ax.set_yticks, ax.yaxis),
         (columns, ax.set_xticks, ax.xaxis),
@@ -60,6 +62,6 @@ def _label(ax: Axes, rows: list[Any], columns: list[Any]) -> None:
         if len(labels) <= MAX_TICKS:
             set_ticks(range(len(labels)), [str(label) for label in labels])
         else:
-            axis.set_major_locator(__import__("matplotlib").ticker.MaxNLocator(integer=True))
+            axis.set_major_locator(MaxNLocator(integer=True))
     if len(columns) <= MAX_TICKS and any(len(str(label)) > 3 for label in columns):
         ax.tick_params(axis="x", rotation=90)

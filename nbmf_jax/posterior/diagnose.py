@@ -94,7 +94,7 @@ def _verdict(table: pd.DataFrame, chains: int, draws: int) -> tuple[str, bool]:
     if table["r_hat"].max() > MAX_R_HAT:
         r_hat = table["r_hat"].max()
         return (
-            f"Do not trust this run yet: the chains disagree (R-hat {r_hat:.2f} for {worst}, "
+            f"Do not trust this run yet: the chains disagree (R-hat {r_hat:.3f} for {worst}, "
             f"should be below {MAX_R_HAT}). Run longer; if that does not help, the posterior has "
             f"several modes and the chains sit in different ones."
         ), False

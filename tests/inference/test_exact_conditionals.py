@@ -1,0 +1,541 @@
+"""Conditionals of single cells, log joints and whole sweeps against the NumPy oracles.
+
+A sweep is compared without Monte Carlo error: the weights of every draw are recorded and must be
+those of the oracle, given the labels at that moment. On tiny matrices the exact transition matrix
+of a sweep is computed from the oracle's conditionals: the exact posterior must be its stationary
+distribution, and `collapsed.sweep`, run from one start with many keys, must follow it. Only the
+latter is random: chi-square tests with fixed keys that fail by chance with probability 1e-6 each.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+from test_exact_diagonal import diagonal_cells
+
+import oracles
+from nbmf_jax.inference import beta_dir, collapsed, dir_dir
+from nbmf_jax.inference.beta_dir import conditional_weights
+from nbmf_jax.inference.categorical import padded_size
+from nbmf_jax.inference.diagonal import Sides
+from nbmf_jax.models import BetaDir, DirBeta, DirDir
+
+MODELS = (BetaDir, DirBeta, DirDir)
+RTOL = {"float32": 1e-5, "float64": 1e-12}
+MIN_P_VALUE = 1e-6
+NAN = np.nan
+
+
+@pytest.fixture(params=["float32", "float64"])
+def dtype(request):
+    """Both precisions. Not by `jax.enable_x64`, which callbacks in other threads do not see."""
+    before = jax.config.jax_enable_x64
+    jax.config.update("jax_enable_x64", request.param == "float64")
+    yield request.param
+    jax.config.update("jax_enable_x64", before)
+
+
+# ------------------------------------------------------------- models as the oracles want them
+
+
+def oracle_arguments(model, shape):
+    """Hyperparameters as full arrays in the order of the oracles: (F, K) of W, (K, N) of H."""
+    (F, N), K = shape, model.num_components
+    of_W = [np.broadcast_to(np.asarray(getattr(model, x)), (F, K)) for x in model._of_W]
+    of_H = [np.asarray(getattr(model, x)) for x in model._of_H]
+    of_H = [np.broadcast_to(x[:, None] if x.ndim == 1 else x, (K, N)) for x in of_H]
+    return [np.array(x, float) for x in of_W + of_H]
+
+
+def oracle(prefix, model, V, *args):
+    """`oracles.<prefix>_<model>(V, *args, *hyperparameters)`."""
+    name = {BetaDir: "beta_dir", DirBeta: "dir_beta", DirDir: "dir_dir"}[type(model)]
+    hyperparameters = oracle_arguments(model, V.shape)
+    return getattr(oracles, f"{prefix}_{name}")(V, *args, *hyperparameters)
+
+
+def random_model(rng, kind, shape, K, per="line", low=0.2, high=2.5):
+    """Unequal hyperparameters: K numbers each, or different in every row or column."""
+    (F, N), values = shape, {}
+    for name in kind._names():
+        size = {"component": K, "line": (F, K) if name in kind._of_W else (K, N)}[per]
+        values[name] = rng.uniform(low, high, size)
+    return kind(K, **values)
+
+
+def random_matrix(rng, shape, missing=0.2):
+    V = rng.integers(2, size=shape).astype(float)
+    V[rng.random(shape) < missing] = NAN
+    V[tuple(rng.integers(shape))] = 1
+    return V
+
+
+def random_labels(rng, model, V):
+    """(Z,), or (Z, C) in Dir-Dir, agreeing with V."""
+    if isinstance(model, DirDir):
+        return oracles.random_pairs(rng, V, model.num_components)
+    return (oracles.random_assignments(rng, V, model.num_components),)
+
+
+def as_assignments(model, labels):
+    return jnp.asarray(np.stack(labels) if isinstance(model, DirDir) else labels[0])
+
+
+def assigned(model, V, labels):
+    """Labels and counters, counted with the program's own functions (tested apart)."""
+    return assign(model, jnp.asarray(V), as_assignments(model, labels))
+
+
+assign = jax.jit(collapsed.assign)
+log_joint = jax.jit(collapsed.log_joint, static_argnums=1)
+
+
+def sweep_order(model, shape):
+    """Diagonals of cells of V as the sweep visits them; Dir-Beta runs on V transposed."""
+    if isinstance(model, DirBeta):
+        return [[(f, n) for n, f in cells] for cells in diagonal_cells(shape[::-1])]
+    return diagonal_cells(shape)
+
+
+# ----------------------------------------------------------------- conditionals of single cells
+
+
+def in_lanes(model, V, labels):
+    """What `conditional_weights` takes, one cell (f, n) per lane, missing ones included."""
+    rows, columns = np.indices(V.shape).reshape(2, -1)
+    if isinstance(model, DirBeta):
+        rows, columns = columns, rows
+    state = assigned(model, V, labels)
+    counts, priors = jax.tree.map(np.asarray, (state.counts, collapsed._priors(model, V.shape)))
+    all_labels = np.asarray(collapsed._labels(model, state.assignments), np.int32)
+    old = tuple(all_labels[:, rows, columns])
+    v = np.asarray(collapsed._ones(model, V))[rows, columns]
+
+    def of(table, lines, padding=0.0):
+        extra = padded_size(len(table)) - len(table)
+        table = np.pad(table, [(0, extra), (0, 0)], constant_values=padding)
+        return table[:, lines] if table.shape[1] > 1 else table
+
+    if isinstance(model, DirDir):
+        seen = Sides((of(counts.L, rows),), (of(counts.Q, columns),))
+        rest = np.asarray(dir_dir.sum_of_the_others(priors.eta))
+        observed = counts.Q.sum(0)[None, columns]
+        column_prior = of(priors.eta, columns), of(rest, columns), observed
+    else:
+        seen = Sides((of(counts.L, rows),), (of(counts.B, columns), of(counts.A, columns)))
+        column_prior = of(priors.alpha, columns, 1.0), of(priors.beta, columns, 1.0)
+    return seen, Sides(of(priors.gamma, rows), column_prior), v, old
+
+
+def implied_pairs(z_weights, q, v):
+    """(M, K, K): the joint probabilities of z and c that `draw_pair` draws from."""
+    z_weights, q = z_weights.T, q.T
+    p_z = z_weights / z_weights.sum(1, keepdims=True)
+    different = q[:, None, :] * (1 - np.eye(q.shape[1]))
+    p_c = different / different.sum(2, keepdims=True)
+    p_c = np.where(v[:, None, None], np.eye(q.shape[1]), p_c)
+    return p_z[:, :, None] * p_c
+
+
+weights_of = {
+    BetaDir: jax.jit(lambda counters, prior, v, old: conditional_weights(counters, prior, v, *old)),
+    DirDir: jax.jit(dir_dir.conditional_weights),
+}
+weights_of[DirBeta] = weights_of[BetaDir]
+
+
+def conditionals(model, V, labels):
+    """Probabilities of the labels of each observed cell: {(f, n): (K,), or (K, K) for pairs}."""
+    K = model.num_components
+    counters, prior, v, old = in_lanes(model, V, labels)
+    observed = ~np.isnan(V).ravel()
+    found = weights_of[type(model)](counters, prior, v, old)
+    found = [np.asarray(x, float)[:, observed] for x in (found if len(old) == 2 else [found])]
+    assert not any(x[K:].any() for x in found), "a component of the padding has weight"
+    found = [x[:K] for x in found]
+    p = implied_pairs(*found, v[observed]) if len(old) == 2 else (found[0] / found[0].sum(0)).T
+    return dict(zip(oracles.observed_cells(V), p, strict=True))
+
+
+def largest_relative_error(found, expected):
+    assert (found[expected == 0] == 0).all()
+    positive = expected > 0
+    return np.max(np.abs(found[positive] / expected[positive] - 1))
+
+
+@pytest.mark.parametrize("per", ["component", "line"])
+@pytest.mark.parametrize(("shape", "K"), [((4, 5), 3), ((6, 3), 7)], ids=str)
+@pytest.mark.parametrize("kind", MODELS)
+def test_conditional_of_every_cell(kind, shape, K, per, dtype):
+    rng = np.random.default_rng(K)
+    for _ in range(3):
+        model = random_model(rng, kind, shape, K, per)
+        V = random_matrix(rng, shape)
+        labels = random_labels(rng, model, V)
+        for (f, n), found in conditionals(model, V, labels).items():
+            expected = oracle("conditional", model, V, *labels, f, n)
+            assert largest_relative_error(found, expected) < RTOL[dtype]
+
+
+@pytest.mark.parametrize("tiny", ["concentrations", "all"])
+@pytest.mark.parametrize("kind", MODELS)
+def test_tiny_hyperparameters_in_float32(kind, tiny):
+    """1e-6 must survive next to counts: an own cell removed too late would leave 0 or 1e-7."""
+    rng = np.random.default_rng(1)
+    names = kind._names() if tiny == "all" else {"gamma", "eta"} & set(kind._names())
+    worst = 0.0
+    for _ in range(5):
+        shape, K = (5, 6), 4
+        model = kind(K, **dict.fromkeys(names, 1e-6))
+        V = random_matrix(rng, shape)
+        labels = random_labels(rng, model, V)
+        for (f, n), found in conditionals(model, V, labels).items():
+            expected = oracle("conditional", model, V, *labels, f, n)
+            worst = max(worst, largest_relative_error(found, expected))
+    print(f"\n{kind.__name__}, {tiny} 1e-6: largest relative error {worst:.1e}")
+    assert worst < 1e-4
+
+
+@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("shape", [(4, 6), (1, 5)], ids=str)
+def test_log_joint(kind, shape, dtype):
+    rng = np.random.default_rng(2)
+    for per in ("component", "line"):
+        for low, high in ((0.2, 2.5), (1e-3, 1e-2), (5.0, 50.0)):
+            model = random_model(rng, kind, shape, 3, per, low, high)
+            V = random_matrix(rng, shape)
+            labels = random_labels(rng, model, V)
+            found = log_joint(model, shape, assigned(model, V, labels).counts)
+            assert found.dtype == dtype
+            expected = oracle("log_joint", model, V, *labels)
+            # In float32 differences of log Gamma cancel: 1e-7 of log Gamma(50) = 145 a term.
+            tolerance = {"float32": {"rtol": 1e-5, "atol": 5e-4}, "float64": {"rtol": 1e-10}}
+            np.testing.assert_allclose(found, expected, **tolerance[dtype])
+
+
+# ------------------------------------------------------------------------- drawing a pair (z, c)
+
+
+def one_lane(x):
+    """(K,) numbers as a padded column, (K padded, 1)."""
+    return np.pad(x, (0, padded_size(len(x)) - len(x))).astype(np.float32)[:, None]
+
+
+def pair_problem(rng, K, v):
+    """Counters and priors of one cell with old labels, and the oracle's probabilities (K, K)."""
+    L, Q = rng.integers(4, size=(2, K)).astype(float)
+    z = rng.integers(K)
+    c = z if v else (z + rng.integers(1, K)) % K
+    gamma, eta = rng.uniform(0.1, 1.5, size=(2, K))
+    weights = oracles._weights_pair(v, gamma, L, eta, Q)
+    L[z] += 1
+    Q[c] += 1
+    column_prior = one_lane(eta), one_lane(eta.sum() - eta), np.full((1, 1), Q.sum(), np.float32)
+    counters, prior = Sides((one_lane(L),), (one_lane(Q),)), Sides(one_lane(gamma), column_prior)
+    return counters, prior, (z, c), weights / weights.sum()
+
+
+def widen(tables, num_lanes):
+    return jax.tree.map(lambda x: np.broadcast_to(x, (len(x), num_lanes)), tables)
+
+
+draw_pair = jax.jit(dir_dir.draw_pair)
+
+
+@pytest.mark.parametrize("v", [0, 1])
+@pytest.mark.parametrize("K", [2, 3, 5, 10])
+def test_draw_pair_on_a_grid_of_uniforms(K, v):
+    """Two-dimensional inverse CDF: each pair gets an area equal to its probability.
+
+    Each of the G x G grid points stands for an area 1 / G^2; z's intervals are found up to one
+    grid point, and so are c's within each z.
+    """
+    G = 128
+    counters, prior, old, expected = pair_problem(np.random.default_rng(10 * K + v), K, v)
+    grid = ((np.arange(G) + 0.5) / G).astype(np.float32)
+    uniforms = np.repeat(grid, G), np.tile(grid, G)
+    old = tuple(np.full(G * G, label, np.int32) for label in old)
+    z, c = draw_pair(widen(counters, G * G), prior, np.full(G * G, v, bool), old, uniforms)
+    found = np.zeros((K, K))
+    np.add.at(found, (z, c), 1 / G**2)
+    assert (found[expected == 0] == 0).all()
+    np.testing.assert_allclose(found.sum(1), expected.sum(1), atol=1.01 / G)
+    np.testing.assert_allclose(found, expected, atol=2.1 / G)
+
+
+@pytest.mark.parametrize("K", [7, 10, 17])
+def test_pair_of_a_zero_always_differs(K):
+    """c = z at v = 0 contradicts V; uniforms at the ends of c's intervals must not produce it."""
+    rng = np.random.default_rng(K)
+    below_one = np.nextafter(np.float32(1), np.float32(0))
+    for z in range(K):
+        counters, prior, _, _ = pair_problem(rng, K, v=0)
+        (Q,), (eta, rest, observed) = counters.column, prior.column
+        all_z = one_lane(np.arange(K) == z)
+        q = np.where(all_z[:, 0] == 1, 0, Q[:, 0] + eta[:, 0])[:K]
+        near = [(np.cumsum(q) / q.sum()).astype(np.float32)]
+        for towards in np.float32([0, 2]):
+            near.append(np.nextafter(near[0], towards))
+            near.append(np.nextafter(near[-1], towards))
+        ends = np.minimum(np.concatenate(near), below_one)
+        M = len(ends)
+        # The old c is none: its removal is not what is tested here.
+        old = np.full(M, z, np.int32), np.full(M, -1, np.int32)
+        found_z, found_c = draw_pair(
+            widen(Sides((all_z,), (Q,)), M),
+            Sides(all_z, (eta, rest, observed + 1)),
+            np.zeros(M, bool),
+            old,
+            (np.full(M, 0.5, np.float32), ends),
+        )
+        assert (found_z == z).all()
+        wrong = np.flatnonzero(found_c == z)
+        assert not wrong.size, f"z = c = {z} drawn at v = 0 with uniform {ends[wrong[0]]!r}, q = {q}"
+
+
+# --------------------------------------------------------------- the sweep, draw by draw, replayed
+
+
+def record_draws(monkeypatch):
+    """Every (weights, index) that the sweeps' `draw_index` sees from now on, in order."""
+    calls = []
+
+    def recording(draw_index):
+        def draw(weights, uniforms):
+            index = draw_index(weights, uniforms)
+            jax.debug.callback(
+                lambda *call: calls.append([np.array(x) for x in call]),
+                weights,
+                index,
+                ordered=True,
+            )
+            return index
+
+        return draw
+
+    for module in (beta_dir, dir_dir):
+        monkeypatch.setattr(module, "draw_index", recording(module.draw_index))
+    return calls
+
+
+def normalised(weights, K):
+    """The probabilities behind recorded weights (K padded,) of one lane."""
+    weights = weights.astype(float)
+    assert not weights[K:].any(), "a component of the padding has weight"
+    return weights[:K] / weights.sum()
+
+
+def check_replayed(model, V, labels, calls, rtol):
+    """Compare each recorded draw with the oracle's conditional; leave `labels` as drawn."""
+    K, per_diagonal = model.num_components, 1 + isinstance(model, DirDir)
+    diagonals = sweep_order(model, V.shape)
+    assert len(calls) == per_diagonal * len(diagonals)
+    for d, cells in enumerate(diagonals):
+        drawn = calls[per_diagonal * d : per_diagonal * (d + 1)]
+        for lane, (f, n) in enumerate(cells):
+            if np.isnan(V[f, n]):
+                continue
+            # Earlier cells of this diagonal are already updated; this one must not notice.
+            expected = oracle("conditional", model, V, *labels, f, n)
+            probabilities = [normalised(weights[:, lane], K) for weights, _ in drawn]
+            (z, *c) = [int(index[lane]) for _, index in drawn]
+            new = (z, *((z,) if V[f, n] == 1 else c)) if c else (z,)
+            if c:
+                assert largest_relative_error(probabilities[0], expected.sum(1)) < rtol
+                if V[f, n] == 0:
+                    given_z = expected[z] / expected[z].sum()
+                    assert largest_relative_error(probabilities[1], given_z) < rtol
+            else:
+                assert largest_relative_error(probabilities[0], expected) < rtol
+            for table, label in zip(labels, new, strict=True):
+                table[f, n] = label
+
+
+@pytest.mark.parametrize(
+    ("shape", "per"),
+    [((3, 5), "component"), ((5, 3), "line"), ((4, 4), "line"), ((4, 5), "line")],
+    ids=str,
+)
+@pytest.mark.parametrize("kind", MODELS)
+def test_sweep_draws_from_the_conditionals(kind, shape, per, dtype, monkeypatch):
+    """All draws of two sweeps, K = 3 padded to 4: their weights, and what becomes of them."""
+    rng = np.random.default_rng(sum(shape))
+    model = random_model(rng, kind, shape, 3, per)
+    V = random_matrix(rng, shape)
+    labels = [np.array(x) for x in random_labels(rng, model, V)]
+    calls = record_draws(monkeypatch)
+    state = assigned(model, V, labels)
+    sweep = jax.jit(lambda key, state: collapsed.sweep(key, model, jnp.asarray(V), state))
+    for key in jax.random.split(jax.random.key(3), 2):
+        calls.clear()
+        state = jax.block_until_ready(sweep(key, state))
+        jax.effects_barrier()
+        check_replayed(model, V, labels, calls, RTOL[dtype])
+        np.testing.assert_array_equal(state.assignments, as_assignments(model, labels))
+        recounted = assigned(model, V, labels).counts
+        for found, expected in zip(state.counts, recounted, strict=True):
+            np.testing.assert_array_equal(found, expected)
+
+
+# ------------------------------------------------------------- the sweep's exact transition matrix
+
+
+def configurations(model, V):
+    """(S, m, F, N) all labels that agree with V, their exact probabilities (S,)."""
+    exact = oracle("exact", model, V)
+    labels = [exact.Z] if exact.C is None else [exact.Z, exact.C]
+    return np.stack(labels, axis=1), exact.probability
+
+
+def transition_of_diagonal(model, V, states, cells, numbers):
+    """(S, S): all observed cells of a diagonal drawn together, each given the *old* labels."""
+    T = np.zeros((len(states), len(states)))
+    for s, labels in enumerate(states):
+        reached = [(labels, 1.0)]
+        for f, n in cells:
+            if np.isnan(V[f, n]):
+                continue
+            p = oracle("conditional", model, V, *labels, f, n)
+            following = []
+            for changed, probability in reached:
+                for index in np.argwhere(p > 0):
+                    new = changed.copy()
+                    new[:, f, n] = index
+                    following.append((new, probability * p[tuple(index)]))
+            reached = following
+        for new, probability in reached:
+            T[s, numbers[new.tobytes()]] += probability
+    return T
+
+
+def transition_matrix(model, V, one_by_one=False):
+    """States, exact posterior and the sweep's transition matrix."""
+    states, posterior = configurations(model, V)
+    numbers = {labels.tobytes(): s for s, labels in enumerate(states)}
+    T = np.eye(len(states))
+    for cells in sweep_order(model, V.shape):
+        for part in [[cell] for cell in cells] if one_by_one else [cells]:
+            T = T @ transition_of_diagonal(model, V, states, part, numbers)
+    return states, posterior, T
+
+
+TINY = {
+    "2 x 2, K = 2": ([[1, 0], [0, 1]], 2),
+    "2 x 3, K = 2, one missing": ([[1, 0, NAN], [0, 0, 1]], 2),
+    "3 x 2, K = 2, one missing": ([[0, 1], [1, NAN], [0, 0]], 2),
+    "2 x 2, K = 3, one missing": ([[1, 0], [NAN, 1]], 3),
+}
+tiny_cases = pytest.mark.parametrize("name", TINY)
+
+
+def tiny_case(kind, name):
+    V, K = TINY[name]
+    V = np.array(V, float)
+    rng = np.random.default_rng(len(name))
+    return random_model(rng, kind, V.shape, K, "line", 0.3, 1.5), V
+
+
+@tiny_cases
+@pytest.mark.parametrize("kind", MODELS)
+def test_exact_posterior_is_invariant(kind, name):
+    """Also: drawing a diagonal's cells together or one by one is the same."""
+    model, V = tiny_case(kind, name)
+    _, posterior, T = transition_matrix(model, V)
+    np.testing.assert_allclose(T.sum(1), 1, rtol=1e-12)
+    np.testing.assert_allclose(posterior @ T, posterior, rtol=1e-12)
+    _, _, one_by_one = transition_matrix(model, V, one_by_one=True)
+    np.testing.assert_allclose(one_by_one, T, rtol=1e-12)
+    assert (np.linalg.matrix_power(T, 2) > 0).all(), "the sweep does not reach every state"
+
+
+def test_alternating_draw_of_the_paper_is_stuck_for_two_components():
+    """Why Dir-Dir draws pairs: at v = 0 with K = 2, z given c and c given z never change."""
+    model, V = tiny_case(DirDir, "2 x 2, K = 2")
+    states, _ = configurations(model, V)
+    for Z, C in states:
+        for f, n in np.argwhere(V == 0):
+            p = oracle("conditional", model, V, Z, C, f, n)
+            assert np.count_nonzero(p[:, C[f, n]]) == np.count_nonzero(p[Z[f, n]]) == 1
+
+
+def many_sweeps(model, V, labels, num_keys, num_sweeps=1):
+    """(num_keys, m, F, N) labels after sweeps with different keys, all from the same start."""
+    V = jnp.asarray(V)
+    start = assigned(model, V, labels)
+
+    def run(key):
+        return collapsed.sweep(key, model, V, start, num_sweeps).assignments
+
+    after = jax.jit(jax.vmap(run))(jax.random.split(jax.random.key(7), num_keys))
+    return np.asarray(after).astype(int).reshape(num_keys, -1, *V.shape)
+
+
+def frequencies(states, drawn, K):
+    """(S,) how often each state was drawn; fails if a drawn state is impossible."""
+
+    def code(labels):
+        digits = labels.reshape(len(labels), -1)
+        return digits @ (K + 1) ** np.arange(digits.shape[1])
+
+    codes = code(states)
+    order = np.argsort(codes)
+    drawn = code(drawn)
+    place = np.minimum(np.searchsorted(codes[order], drawn), len(codes) - 1)
+    assert (codes[order][place] == drawn).all(), "a drawn state contradicts V"
+    return np.bincount(order[place], minlength=len(states))
+
+
+def p_value(counts, probabilities, least=10):
+    """Chi-square test; states that are expected less than `least` times are put together."""
+    expected = probabilities * counts.sum()
+    rare = expected < least
+    if expected[rare].sum() < least:
+        assert counts[rare].sum() < 10 * least, "rare states were drawn far too often"
+        counts, expected = counts[~rare], expected[~rare]
+        expected = expected * counts.sum() / expected.sum()
+    else:
+        counts = np.append(counts[~rare], counts[rare].sum())
+        expected = np.append(expected[~rare], expected[rare].sum())
+    return chisquare(counts, expected).pvalue
+
+
+@tiny_cases
+@pytest.mark.parametrize("kind", MODELS)
+def test_transition_frequencies(kind, name):
+    """200,000 sweeps from one start against its row of the transition matrix; p > 1e-6."""
+    model, V = tiny_case(kind, name)
+    states, _, T = transition_matrix(model, V)
+    start = np.random.default_rng(5).integers(len(states))
+    drawn = many_sweeps(model, V, states[start], 200_000)
+    p = p_value(frequencies(states, drawn, model.num_components), T[start])
+    print(f"\n{kind.__name__}, {name}: {len(states)} states, p = {p:.3f}")
+    assert p > MIN_P_VALUE
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_transition_test_has_power(kind, monkeypatch):
+    """The same comparison notices an own cell that is left in the counters."""
+    leave_own_cell(monkeypatch, kind)
+    model, V = tiny_case(kind, "2 x 2, K = 2")
+    states, _, T = transition_matrix(model, V)
+    drawn = many_sweeps(model, V, states[3], 200_000)
+    assert p_value(frequencies(states, drawn, 2), T[3]) < MIN_P_VALUE
+
+
+def leave_own_cell(monkeypatch, kind):
+    """Break the sampler: the own cell's z stays in the counters while it is drawn anew."""
+    if kind is DirDir:
+        right = dir_dir.conditional_weights
+
+        def wrong(counters, prior, v, old):
+            return right(counters, prior, v, (jnp.full_like(old[0], -1), old[1]))
+
+        monkeypatch.setattr(dir_dir, "conditional_weights", wrong)
+        return
+    right_weights = beta_dir.conditional_weights
+
+    def wrong_weights(counters, prior, v, z):
+        return right_weights(counters, prior, v, jnp.full_like(z, -1))
+
+    monkeypatch.setattr(beta_dir, "conditional_weights", wrong_weights)
