@@ -27,6 +27,7 @@ class Fit(NamedTuple):
     diagnosis: Any
     W: pd.DataFrame  # posterior mean, rows by components, largest component first
     H: pd.DataFrame  # posterior mean, components by columns
+    expected: pd.DataFrame  # posterior mean of W H: the probability of a one in every cell
     share: np.ndarray  # (K,) part of the cells that each component explains
 
 
@@ -78,7 +79,19 @@ def _summarise(data: BinaryMatrix, model: str, idata: Any) -> Fit:
     order = np.argsort(-share, kind="stable")
     W, H = W.iloc[:, order], H.iloc[order]
     W.columns = H.index = pd.Index(names, name="component")
-    return Fit(data, idata, nbmf.diagnose(idata), W, H, share[order])
+    expected = pd.DataFrame(_expected(posterior), rows, columns)
+    return Fit(data, idata, nbmf.diagnose(idata), W, H, expected, share[order])
+
+
+def _expected(posterior: Any) -> np.ndarray:
+    """Posterior mean of W H, one draw at a time: no array of draws by rows by columns."""
+    W = posterior["W"].transpose("chain", "draw", "row", "component").to_numpy()
+    H = posterior["H"].transpose("chain", "draw", "component", "column").to_numpy()
+    total = np.zeros((W.shape[2], H.shape[3]))
+    for chain_W, chain_H in zip(W, H, strict=True):
+        for w, h in zip(chain_W, chain_H, strict=True):
+            total += w @ h
+    return total / (W.shape[0] * W.shape[1])
 
 
 def components(fit: Fit, min_share: float = 0.01, top: int = 5) -> pd.DataFrame:
@@ -111,7 +124,7 @@ def write_results(fit: Fit, folder: Path) -> list[Path]:
     tables = {
         "W.csv": fit.W,
         "H.csv": fit.H,
-        "expected.csv": _expected(fit),
+        "expected.csv": fit.expected,
         "diagnostics.csv": fit.diagnosis.table,
     }
     for name, table in tables.items():
@@ -121,23 +134,12 @@ def write_results(fit: Fit, folder: Path) -> list[Path]:
     return [folder / name for name in ("posterior.nc", *tables, *pictures)]
 
 
-def _expected(fit: Fit) -> pd.DataFrame:
-    """Posterior mean of W H, one draw at a time."""
-    posterior = fit.idata["posterior"].stack(sample=("chain", "draw"))
-    W = posterior["W"].transpose("sample", "row", "component").to_numpy()
-    H = posterior["H"].transpose("sample", "component", "column").to_numpy()
-    total = np.zeros(fit.data.shape)
-    for w, h in zip(W, H, strict=True):
-        total += w @ h
-    return pd.DataFrame(total / len(W), index=fit.W.index, columns=fit.H.columns)
-
-
 def _draw_pictures(fit: Fit, folder: Path) -> None:
     from matplotlib.figure import Figure
 
     from nbmf_jax import plots
 
-    data, expected = fit.data.to_frame(), _expected(fit)
+    data, expected = fit.data.to_frame(), fit.expected
     rows, columns = plots.row_order(expected), plots.row_order(expected.T)
     figure = Figure(figsize=(12, 6), layout="constrained")
     left, right = figure.subplots(1, 2)

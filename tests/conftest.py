@@ -1,12 +1,19 @@
 """Settings and helpers shared by all tests; tolerances and false-failure rates live here."""
 
 import os
+import tempfile
 
+import jax
 import numpyro
 import pytest
 
 # Before JAX starts: two host devices, so that parallel chains really are parallel.
 numpyro.set_host_device_count(2)
+
+# Most of a small test is compilation, and many tests compile the same program.
+_cache = tempfile.TemporaryDirectory(prefix="nbmf-jax-tests-")
+jax.config.update("jax_compilation_cache_dir", _cache.name)
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 MAX_Z = 5.0
 """Statistical tests compare an average with its exact value in Monte Carlo standard errors, and
@@ -23,7 +30,5 @@ needs_paper_data = pytest.mark.skipif(
 @pytest.fixture
 def x64():
     """Run a test in float64."""
-    import jax
-
     with jax.enable_x64(True):
         yield

@@ -50,7 +50,7 @@ def test_fit_embedded_data(tmp_path):
     expected = pd.read_csv(tmp_path / "out" / "expected.csv", index_col=0)
     assert W.shape == (18, 4) and H.shape == (4, 14) and expected.shape == (18, 14)
     assert "Evelyn Jefferson" in W.index and "E1" in H.columns
-    np.testing.assert_allclose(W.sum(1), 1, rtol=1e-4)
+    np.testing.assert_allclose(W.sum(axis=1), 1, rtol=1e-4)
     assert expected.stack().between(0, 1).all()
     idata = az.from_netcdf(tmp_path / "out" / "posterior.nc")
     assert idata.posterior.sizes["draw"] == 20

@@ -42,7 +42,17 @@ def _read_table(path: Path, separator: str) -> pd.DataFrame:
         table = pd.read_csv(path, sep=separator, keep_default_na=False, na_values=[""])
     except (pd.errors.EmptyDataError, pd.errors.ParserError) as error:
         raise ValueError(f"{path.name} is not a table: {error}") from None
-    first = table.iloc[:, 0]
-    if not first.dropna().isin([0, 1]).all():
+    if table.shape[1] == 0:
+        raise ValueError(f"{path.name} has no columns")
+    table = table.apply(_read_digits)
+    # pandas takes a first field without a label in the header as row labels by itself.
+    has_labels = not isinstance(table.index, pd.RangeIndex)
+    if not has_labels and not table.iloc[:, 0].dropna().isin([0, 1]).all():
         table = table.set_index(table.columns[0])
     return table
+
+
+def _read_digits(column: pd.Series) -> pd.Series:
+    """One word in a column makes pandas read all of it as text; restore the zeros and ones."""
+    digits = {"0": 0.0, "1": 1.0}
+    return column.map(lambda x: digits.get(x.strip(), x) if isinstance(x, str) else x)
