@@ -30,5 +30,7 @@ needs_paper_data = pytest.mark.skipif(
 @pytest.fixture
 def x64():
     """Run a test in float64."""
-    with jax.enable_x64(True):
+    # jax.experimental before JAX 0.8
+    home = jax if hasattr(jax, "enable_x64") else jax.experimental
+    with home.enable_x64(True):
         yield

@@ -11,16 +11,18 @@ from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jax.core import Tracer
 from numpyro.ops.indexing import Vindex
 
-from nbmf_jax.data.matrix import BinaryMatrix, as_binary_matrix
+from nbmf_jax.data.matrix import as_binary_matrix
 from nbmf_jax.models.hyperparameters import (
     check_hyperparameter,
     check_num_components,
     component_major,
+    frozen,
     value_key,
 )
 
@@ -55,7 +57,8 @@ def _check_traced(V: Any) -> Any:
 def _check_shape(shape: Any) -> tuple[int, int]:
     if shape is None:
         raise ValueError("give V, or shape=(rows, columns) to draw a matrix from the model")
-    if isinstance(shape, BinaryMatrix) or len(tuple(shape)) != 2 or min(shape) < 1:
+    is_pair = isinstance(shape, tuple | list | np.ndarray) and len(shape) == 2
+    if not is_pair or not all(isinstance(n, int | np.integer) and n >= 1 for n in shape):
         raise ValueError(f"shape must be (rows, columns), both at least 1, got {shape!r}")
     return int(shape[0]), int(shape[1])
 
@@ -107,9 +110,14 @@ class FactorModel:
     def __delattr__(self, name: str) -> None:
         raise AttributeError(f"{type(self).__name__} is immutable; build a new one instead")
 
+    @classmethod
+    def _restore(cls, num_components: int, values: tuple[Any, ...]) -> Any:
+        # A copied or unpickled NumPy array has lost its write protection.
+        return cls._unflatten(num_components, tuple(map(frozen, values)))
+
     def __reduce__(self) -> Any:
         values, num_components = self._flatten()
-        return type(self)._unflatten, (num_components, values)
+        return type(self)._restore, (num_components, values)
 
     def _key(self) -> tuple[Any, ...]:
         values = (value_key(getattr(self, name)) for name in self._names())
@@ -208,7 +216,7 @@ def sample_column_labels(name: str, H: jax.Array, F: int) -> jax.Array:
 
 def pick_component(factor: jax.Array, *index: Any) -> jax.Array:
     """Entries of a factor chosen by labels, also where NumPyro enumerates the labels."""
-    return Vindex(factor)[index]
+    return Vindex(jnp.asarray(factor))[index]
 
 
 def _short(value: Any) -> str:

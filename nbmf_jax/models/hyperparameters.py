@@ -15,7 +15,13 @@ import numpy as np
 from jax.core import Tracer
 from numpyro.distributions import Distribution
 
-__all__ = ["check_hyperparameter", "check_num_components", "component_major", "value_key"]
+__all__ = [
+    "check_hyperparameter",
+    "check_num_components",
+    "component_major",
+    "frozen",
+    "value_key",
+]
 
 
 def check_num_components(num_components: Any, minimum: int = 1) -> int:
@@ -41,6 +47,8 @@ def check_hyperparameter(value: Any, name: str, num_components: int, component_a
             f"not supported. Sample it in your own model and pass the sampled value instead"
         )
     array = _as_array(value, name)
+    if array.dtype.kind not in "iuf":
+        raise TypeError(f"{name} must be a real number or an array of them, got {value!r}")
     _check_shape(array, name, num_components, component_axis)
     if isinstance(array, Tracer):
         return array
@@ -50,15 +58,12 @@ def check_hyperparameter(value: Any, name: str, num_components: int, component_a
 def _as_array(value: Any, name: str) -> Any:
     if isinstance(value, Tracer):
         return value
+    if np.ma.is_masked(value):
+        raise TypeError(f"{name} must have a value for every component, but some are masked")
     try:
-        array = np.asarray(value)
+        return np.asarray(value)
     except Exception as error:  # ragged lists, arbitrary objects
         raise TypeError(f"{name} must be a number or an array of numbers: {error}") from None
-    if array.dtype == bool or not np.issubdtype(array.dtype, np.number):
-        raise TypeError(f"{name} must be a number or an array of numbers, got {value!r}")
-    if np.iscomplexobj(array):
-        raise TypeError(f"{name} must be real, got {value!r}")
-    return array
 
 
 def _check_shape(array: Any, name: str, num_components: int, component_axis: int) -> None:
@@ -81,11 +86,14 @@ def _check_positive(array: np.ndarray, name: str) -> float | np.ndarray:
         raise ValueError(
             f"{name} must be positive and finite, found {float(array[bad].flat[0])!r}{where}"
         )
-    if array.ndim == 0:
-        return float(array)
-    frozen = np.array(array, dtype=float)
-    frozen.setflags(write=False)
-    return frozen
+    return float(array) if array.ndim == 0 else frozen(np.array(array, dtype=float))
+
+
+def frozen(value: Any) -> Any:
+    """Make a NumPy array read-only; anything else is returned as it is."""
+    if isinstance(value, np.ndarray):
+        value.setflags(write=False)
+    return value
 
 
 def component_major(
@@ -93,6 +101,8 @@ def component_major(
 ) -> jax.Array:
     """Lay a hyperparameter out as (K, length), or as (K, 1) when it is shared by all of them."""
     array = jnp.asarray(value, dtype=jnp.result_type(float))
+    if not isinstance(array, Tracer):
+        _check_positive(np.asarray(array), f"{name}, as {array.dtype},")
     if array.ndim < 2:
         return jnp.broadcast_to(array.reshape(-1, 1), (num_components, 1))
     array = array.T if component_axis else array

@@ -26,11 +26,9 @@ class Diagnosis(NamedTuple):
     converged: bool
 
     def __str__(self) -> str:
-        return f"{self.table.to_string(float_format=_number)}\n{self.verdict}"
-
-
-def _number(x: float) -> str:
-    return f"{x:.3f}" if abs(x) < 100 else f"{x:.0f}"
+        whole = "{:.0f}".format
+        formats = {"r_hat": "{:.3f}".format, "ess_bulk": whole, "ess_tail": whole}
+        return f"{self.table.to_string(formatters=formats)}\n{self.verdict}"
 
 
 def diagnose(idata: Any, num_entries: int = 200, seed: int = 0) -> Diagnosis:

@@ -14,6 +14,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from jax.flatten_util import ravel_pytree
 from numpyro import handlers
 from numpyro.infer import (
     MCMC,
@@ -22,10 +23,10 @@ from numpyro.infer import (
     DiscreteHMCGibbs,
     Predictive,
     Trace_ELBO,
-    init_to_median,
+    init_to_value,
 )
 from numpyro.infer.autoguide import AutoNormal
-from numpyro.infer.util import initialize_model, log_density
+from numpyro.infer.util import log_density, potential_energy
 from scipy import stats
 
 import oracles
@@ -49,6 +50,12 @@ EXACT = {
     DirDir: oracles.exact_dir_dir,
 }
 
+DRAWS = 2000
+
+# The centre: a start drawn from the prior would first compile the samplers of the prior.
+CENTRE = {"W": jnp.full((F, K), 1 / K), "H": jnp.full((K, N), 1 / K)}
+START = init_to_value(values=CENTRE)
+
 each_model = pytest.mark.parametrize("cls", MODELS, ids=lambda cls: cls.__name__)
 
 
@@ -66,6 +73,13 @@ def prior_means(cls, hyper):
     return W, H
 
 
+def some_factors(cls):
+    rng = np.random.default_rng(3)
+    W = rng.dirichlet(np.ones(K), F) if "gamma" in SHAPES[cls] else rng.uniform(size=(F, K))
+    H = rng.dirichlet(np.ones(K), N).T if "eta" in SHAPES[cls] else rng.uniform(size=(K, N))
+    return {"W": jnp.asarray(W), "H": jnp.asarray(H)}
+
+
 def standard_errors(draws):
     """Of the averages of draws (chain, draw, ...), autocorrelation included."""
     ess = az.ess(az.convert_to_dataset({"x": draws}))["x"].values
@@ -77,9 +91,9 @@ def z_scores(draws, exact):
     return (draws.mean((0, 1)) - exact) / standard_errors(draws)
 
 
-def expected_V(samples):
+def expected_V(samples, prefix=""):
     """W H of every draw, which no relabelling of the components changes."""
-    W, H = (np.asarray(samples[name], dtype=float) for name in ("W", "H"))
+    W, H = (np.asarray(samples[prefix + name], dtype=float) for name in ("W", "H"))
     return W @ H
 
 
@@ -110,10 +124,9 @@ class Run(NamedTuple):
 def run(request):
     cls, hyper = request.param, hyperparameters(request.param)
     mcmc = MCMC(
-        NUTS(cls(K, **hyper), init_strategy=init_to_median),
-        num_warmup=500,
-        num_samples=2000,
-        num_chains=2,
+        NUTS(cls(K, **hyper), init_strategy=START),
+        num_warmup=400,
+        num_samples=DRAWS,
         progress_bar=False,
         jit_model_args=True,
     )
@@ -150,7 +163,7 @@ def test_posterior_predictive(run):
     samples = {name: x[0] for name, x in run.samples.items()}
     predictive = Predictive(run.cls(K, **run.hyper), samples)
     drawn = np.asarray(predictive(jax.random.key(3), shape=V.shape)["V"])
-    assert drawn.shape == (2000, F, N)
+    assert drawn.shape == (DRAWS, F, N)
     assert set(np.unique(drawn)) == {0, 1}
     p = expected_V(samples)
     z = (drawn - p).sum(0) / np.sqrt((p * (1 - p)).sum(0))
@@ -162,8 +175,8 @@ def test_arviz(run):
     idata = az.from_numpyro(run.mcmc)
     assert idata.posterior["W"].dims == ("chain", "draw", "row", "component")
     assert idata.posterior["H"].dims == ("chain", "draw", "component", "column")
-    assert idata.posterior["W"].shape == (2, 2000, F, K)
-    assert idata.posterior["H"].shape == (2, 2000, K, N)
+    assert idata.posterior["W"].shape == (1, DRAWS, F, K)
+    assert idata.posterior["H"].shape == (1, DRAWS, K, N)
     assert idata.log_likelihood["V"].dims == ("chain", "draw", "row", "column")
     assert idata.observed_data["V"].dims == ("row", "column")
     np.testing.assert_array_equal(idata.observed_data["V"], V)
@@ -176,6 +189,7 @@ def test_arviz(run):
 # ----------------------------------------------------------------------------- prior, guides, SVI
 
 
+@pytest.mark.slow
 @each_model
 def test_prior_predictive(cls):
     """Means of 4,000 independent draws of W, H and V: 21 comparisons, false failures 1.3e-5."""
@@ -190,16 +204,18 @@ def test_prior_predictive(cls):
         assert np.abs(z).max() < MAX_Z
 
 
+@pytest.mark.slow
 @each_model
 def test_svi(cls):
-    guide = AutoNormal(cls(K, **hyperparameters(cls)))
-    svi = SVI(guide.model, guide, numpyro.optim.Adam(0.03), Trace_ELBO(num_particles=4))
-    result = svi.run(jax.random.key(0), 800, jnp.asarray(V), progress_bar=False)
+    guide = AutoNormal(cls(K, **hyperparameters(cls)), init_loc_fn=START)
+    svi = SVI(guide.model, guide, numpyro.optim.Adam(0.03), Trace_ELBO())
+    result = svi.run(jax.random.key(0), 1000, jnp.asarray(V), progress_bar=False)
     assert np.isfinite(result.losses).all()
     assert result.losses[-100:].mean() < result.losses[:20].mean() - 0.2
-    samples = guide.sample_posterior(jax.random.key(1), result.params, sample_shape=(50,))
-    assert {name: x.shape for name, x in samples.items()} == {"W": (50, F, K), "H": (50, K, N)}
-    check_constraints(cls, samples)
+    centre = guide.median(result.params)
+    assert {name: x.shape for name, x in centre.items()} == {"W": (F, K), "H": (K, N)}
+    check_constraints(cls, centre)
+    assert np.abs(expected_V(centre) - 0.5).max() > 0.1
 
 
 # --------------------------------------------------------------------- NumPyro's discrete sampler
@@ -209,11 +225,12 @@ def test_svi(cls):
 def test_discrete_gibbs_on_the_augmented_model():
     """E[W H] by DiscreteHMCGibbs and by enumeration, 9 cells; false failures 5e-6."""
     hyper = hyperparameters(BetaDir)
-    kernel = DiscreteHMCGibbs(NUTS(BetaDir(K, **hyper).augmented))
-    mcmc = MCMC(kernel, num_warmup=500, num_samples=4000, num_chains=1, progress_bar=False)
+    start = init_to_value(values=CENTRE | {"Z": jnp.zeros((F, N), int)})
+    kernel = DiscreteHMCGibbs(NUTS(BetaDir(K, **hyper).augmented, init_strategy=start))
+    mcmc = MCMC(kernel, num_warmup=400, num_samples=3000, progress_bar=False)
     mcmc.run(jax.random.key(0), V)
     samples = mcmc.get_samples(group_by_chain=True)
-    assert samples["Z"].shape == (1, 4000, F, N)
+    assert samples["Z"].shape == (1, 3000, F, N)
     exact = oracles.exact_beta_dir(V, **hyper)
     assert np.abs(z_scores(expected_V(samples), exact.expected)).max() < MAX_Z
     in_first = np.asarray(samples["Z"] == 0, dtype=float)
@@ -224,19 +241,10 @@ def test_discrete_gibbs_on_the_augmented_model():
 # -------------------------------------------------------------------- inside a user's larger model
 
 
-@pytest.mark.slow
-def test_scope():
-    """Two factorizations in one model, told apart by their prefix."""
-    model = handlers.scope(DirDir(K), prefix="nmf")
-    mcmc = MCMC(NUTS(model), num_warmup=20, num_samples=20, progress_bar=False)
-    mcmc.run(jax.random.key(0), V)
-    samples = mcmc.get_samples()
-    assert {n: x.shape for n, x in samples.items()} == {"nmf/W": (20, F, K), "nmf/H": (20, K, N)}
-    check_constraints(DirDir, {name.removeprefix("nmf/"): x for name, x in samples.items()})
-
-
 @each_model
 def test_scope_renames_every_site(cls):
+    """Two factorizations in one model, told apart by their prefix."""
+
     def both(V):
         handlers.scope(cls(K), prefix="a")(V)
         handlers.scope(cls(K), prefix="b")(V.T)
@@ -249,15 +257,21 @@ def test_scope_renames_every_site(cls):
     assert {"a/row", "a/column", "b/row", "b/column"} <= set(found)
 
 
+def learned_shapes(cls):
+    """One hyperparameter of each form: a number, K numbers, a matrix (Dir-Dir has two)."""
+    forms = [(), (K,), None]
+    pairs = zip(SHAPES[cls].items(), forms, strict=False)
+    return {name: matrix if form is None else form for (name, matrix), form in pairs}
+
+
 def learns_everything(cls):
-    """A user's model in which every hyperparameter is a site: number, vector and matrix."""
+    """A user's model in which every hyperparameter is a site."""
 
     def model(V):
-        shapes = [(), (K,), None]
         hyper = {}
-        for (name, matrix), shape in zip(SHAPES[cls].items(), shapes, strict=False):
-            prior = dist.LogNormal(0.0, 0.5).expand(matrix if shape is None else shape)
-            hyper[name] = numpyro.sample(name, prior.to_event())
+        for name, shape in learned_shapes(cls).items():
+            prior = dist.LogNormal(0.0, 0.5).expand(shape).to_event()
+            hyper[name] = numpyro.sample(name, prior)
         return cls(K, **hyper)(V)
 
     return model
@@ -265,30 +279,43 @@ def learns_everything(cls):
 
 @each_model
 def test_hyperparameters_that_are_sites(cls, x64):
-    """The potential's gradient is finite, and is that of central differences."""
-    info = initialize_model(jax.random.key(0), learns_everything(cls), model_args=(V,))
-    assert {"W", "H", *SHAPES[cls]} == set(info.param_info.z)
-    potential = jax.jit(info.potential_fn)
-    flat, unflatten = jax.flatten_util.ravel_pytree(info.param_info.z)
-    gradient = jax.grad(lambda x: potential(unflatten(x)))(flat)
+    """The potential's gradient in unconstrained space: finite, and that of central differences."""
+    free = {
+        "W": (F, K - 1) if "gamma" in SHAPES[cls] else (F, K),
+        "H": (K - 1, N) if "eta" in SHAPES[cls] else (K, N),
+    }
+    rng = np.random.default_rng(6)
+    start = {name: rng.normal(size=shape) for name, shape in (free | learned_shapes(cls)).items()}
+    x, unflatten = ravel_pytree(start)
+
+    @jax.jit
+    def potential(x):
+        return potential_energy(learns_everything(cls), (V,), {}, unflatten(x))
+
+    gradient = jax.grad(potential)(x)
     assert np.isfinite(gradient).all()
-    steps = 1e-5 * np.eye(len(flat))
-    slopes = [potential(unflatten(flat + s)) - potential(unflatten(flat - s)) for s in steps]
-    np.testing.assert_allclose(gradient, np.array(slopes) / 2e-5, rtol=1e-4, atol=1e-6)
+    slopes = [(potential(x + step) - potential(x - step)) / 2e-5 for step in 1e-5 * np.eye(len(x))]
+    np.testing.assert_allclose(gradient, slopes, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.slow
-def test_nuts_learns_a_hyperparameter():
-    """E[log g | V] and E[W H | V] against enumeration on a grid of g: 10 comparisons, 6e-6."""
+def test_nuts_learns_a_hyperparameter_under_scope():
+    """A user's model with a prior on gamma, our sites behind a prefix.
+
+    E[log g | V] and E[W H | V] against enumeration on a grid of g: 10 comparisons, 6e-6."""
     data = np.array([[1, 1, 0], [1, 1, NAN], [0, 0, 1]])
 
     def model(V):
         g = numpyro.sample("g", dist.LogNormal(0.0, 0.7))
-        BetaDir(K, gamma=g, alpha=1.5, beta=(1.0, 2.0))(V)
+        handlers.scope(BetaDir(K, gamma=g, alpha=1.5, beta=(1.0, 2.0)), prefix="nmf")(V)
 
-    mcmc = MCMC(NUTS(model), num_warmup=500, num_samples=3000, progress_bar=False)
+    values = {f"nmf/{name}": x for name, x in CENTRE.items()}
+    start = init_to_value(values=values | {"g": jnp.array(1.0)})
+    kernel = NUTS(model, init_strategy=start)
+    mcmc = MCMC(kernel, num_warmup=400, num_samples=3000, progress_bar=False)
     mcmc.run(jax.random.key(4), data)
     samples = mcmc.get_samples(group_by_chain=True)
+    assert set(samples) == {"g", "nmf/W", "nmf/H"}
 
     log_g = np.linspace(-4.2, 4.2, 141)
     alpha, beta = np.full((K, 3), 1.5), np.array([[1.0], [2.0]]) * np.ones((K, 3))
@@ -297,17 +324,10 @@ def test_nuts_learns_a_hyperparameter():
     p = np.exp(log_p - log_p.max()) / np.exp(log_p - log_p.max()).sum()
     assert abs(z_scores(np.log(samples["g"]), p @ log_g)) < MAX_Z
     expected = np.einsum("g,gfn->fn", p, [e.expected for e in exact])
-    assert np.abs(z_scores(expected_V(samples), expected)).max() < MAX_Z
+    assert np.abs(z_scores(expected_V(samples, "nmf/"), expected)).max() < MAX_Z
 
 
 # ------------------------------------------------------------------------- traced V, traced priors
-
-
-def some_factors(cls):
-    rng = np.random.default_rng(3)
-    W = rng.dirichlet(np.ones(K), F) if "gamma" in SHAPES[cls] else rng.uniform(size=(F, K))
-    H = rng.dirichlet(np.ones(K), N).T if "eta" in SHAPES[cls] else rng.uniform(size=(K, N))
-    return {"W": jnp.asarray(W), "H": jnp.asarray(H)}
 
 
 @each_model
