@@ -95,7 +95,9 @@ def sweep_diagonals(
     lanes = jnp.arange(num_lanes)
     lines = padded_size(num_components)
     lane_prior, long_prior = lane_first(priors)
-    long_prior = jax.tree.map(lambda table: _with_tail(table, num_lanes), long_prior)
+    long_prior = jax.tree.map(
+        lambda table: table if table.shape[1] == 1 else _with_tail(table, num_lanes), long_prior
+    )
 
     def step(carry: Any, cells: Any) -> tuple[Any, Labels]:
         lane, long = carry
@@ -159,7 +161,7 @@ def _move(
 
 def _with_tail(table: jax.Array, num_lanes: int) -> jax.Array:
     """Append the columns that windows read once the diagonal has wrapped around."""
-    return jnp.concatenate([table, table[:, :num_lanes]], axis=1) if table.shape[1] > 1 else table
+    return jnp.concatenate([table, table[:, :num_lanes]], axis=1)
 
 
 def _copy_to_tail(table: jax.Array, d: jax.Array, num_long: int) -> jax.Array:

@@ -53,16 +53,6 @@ def allow_progress_bar(monkeypatch):
     monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
 
 
-@pytest.fixture(autouse=True)
-def compile_quickly(request):
-    """Dir-Beta is Beta-Dir transposed: the others show that optimised programs agree."""
-    parameters = getattr(getattr(request.node, "callspec", None), "params", {})
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", parameters.get("name") == "dir-beta")
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
-
-
 def sampler(name, num_sweeps=1, **settings):
     defaults = {"num_warmup": NUM_WARMUP, "num_samples": NUM_SAMPLES, "progress_bar": False}
     return MCMC(CollapsedGibbs(MODELS[name], num_sweeps), **{**defaults, **settings})

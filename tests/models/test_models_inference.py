@@ -215,7 +215,6 @@ def test_svi(cls):
     centre = guide.median(result.params)
     assert {name: x.shape for name, x in centre.items()} == {"W": (F, K), "H": (K, N)}
     check_constraints(cls, centre)
-    assert np.abs(expected_V(centre) - 0.5).max() > 0.1
 
 
 # --------------------------------------------------------------------- NumPyro's discrete sampler
@@ -289,12 +288,14 @@ def test_hyperparameters_that_are_sites(cls, x64):
     x, unflatten = ravel_pytree(start)
 
     @jax.jit
+    @jax.value_and_grad
     def potential(x):
         return potential_energy(learns_everything(cls), (V,), {}, unflatten(x))
 
-    gradient = jax.grad(potential)(x)
+    _, gradient = potential(x)
     assert np.isfinite(gradient).all()
-    slopes = [(potential(x + step) - potential(x - step)) / 2e-5 for step in 1e-5 * np.eye(len(x))]
+    steps = 1e-5 * np.eye(len(x))
+    slopes = [(potential(x + step)[0] - potential(x - step)[0]) / 2e-5 for step in steps]
     np.testing.assert_allclose(gradient, slopes, rtol=1e-4, atol=1e-6)
 
 
