@@ -5,10 +5,10 @@ weights[k, m] / sum_k weights[k, m]. Weights are component-major, (K, M): the lo
 contiguous, so every pass over them is a plain vector loop.
 
 The K components are cut into about sqrt(K) blocks of consecutive ones. First a block is drawn, then
-a component in it. Cumulative sums are products with triangular matrices of ones, because XLA on
-CPU is slow at `cumsum` and at reductions over a leading axis, and because a product, unlike
-elementwise code, is never fused into its consumers and computed again. The weights are never
-reshaped: XLA would fuse the reshape into their computation, which then is not vectorised.
+a component in it. Sums are products with small matrices of zeros and ones, because XLA on CPU is
+slow at `cumsum` and at reductions over a leading axis, and because a product, unlike elementwise
+code, is never fused into its consumers and computed again. The weights are never reshaped: XLA
+would fuse the reshape into their computation, which then is not vectorised.
 """
 
 from __future__ import annotations
@@ -50,20 +50,35 @@ def draw_index(weights: jax.Array, uniforms: jax.Array) -> jax.Array:
     """
     K, M = weights.shape
     size, blocks = block_shape(K)
-    last_of_block = jnp.arange(1, blocks + 1)[:, None] * size
-    up_to_block = (jnp.arange(K) < last_of_block).astype(weights.dtype)
-    cumulative = _dot(up_to_block, weights)
-    target = uniforms * cumulative[-1]
-    passed = cumulative[:-1] <= target
-    block = passed.sum(0, dtype=jnp.int32)
-    target = target - jnp.max(jnp.where(passed, cumulative[:-1], 0), axis=0, initial=0)
+    in_block = (jnp.arange(K) // size == jnp.arange(blocks)[:, None]).astype(weights.dtype)
+    block_sums = _dot(in_block, weights)
+    sums = _running_sums(block_sums)
+    target = uniforms * sums[-1]
+    block = _first_above(target, sums, block_sums)
+    earlier = jnp.arange(blocks)[:, None] < block
+    target = target - jnp.max(jnp.where(earlier, sums, 0), axis=0)
 
     members = weights[block * size + jnp.arange(size)[:, None], jnp.arange(M)]
-    cumulative = _dot(jnp.tril(jnp.ones((size, size), weights.dtype)), members)
-    # The two levels round differently; stay below the last sum, or a weight of 0 could be hit.
-    target = jnp.minimum(target, cumulative[-1] * (1 - jnp.finfo(weights.dtype).eps))
-    member = (cumulative[:-1] <= target).sum(0, dtype=jnp.int32)
-    return block * size + member
+    return block * size + _first_above(target, _running_sums(members), members)
+
+
+def _first_above(target: jax.Array, sums: jax.Array, weights: jax.Array) -> jax.Array:
+    """First index with a positive weight whose running sum is above the target.
+
+    Sums round differently from each other, so that a weight of 0 may seem to raise them: the
+    weight itself is looked at. Should rounding leave no such index, the last positive weight is
+    the one that was meant.
+    """
+    size = len(sums)
+    index = jnp.arange(size, dtype=jnp.int32)[:, None]
+    # One reduction for both: the other positive weights rank behind, the last of them first.
+    rank = jnp.where(sums > target, index, 2 * size - index)
+    best = jnp.min(jnp.where(weights > 0, rank, 2 * size), axis=0)
+    return jnp.where(best < size, best, 2 * size - best)
+
+
+def _running_sums(x: jax.Array) -> jax.Array:
+    return _dot(jnp.tril(jnp.ones((len(x), len(x)), x.dtype)), x)
 
 
 def _dot(a: jax.Array, b: jax.Array) -> jax.Array:

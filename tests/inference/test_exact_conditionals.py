@@ -199,9 +199,8 @@ def test_tiny_hyperparameters_in_float32(kind, tiny):
 
 
 @pytest.mark.parametrize("kind", MODELS)
-@pytest.mark.parametrize("shape", [(4, 6), (1, 5)], ids=str)
-def test_log_joint(kind, shape, dtype):
-    rng = np.random.default_rng(2)
+def test_log_joint(kind, dtype):
+    rng, shape = np.random.default_rng(2), (4, 6)
     for per in ("component", "line"):
         for low, high in ((0.2, 2.5), (1e-3, 1e-2), (5.0, 50.0)):
             model = random_model(rng, kind, shape, 3, per, low, high)
@@ -356,9 +355,15 @@ def check_replayed(model, V, labels, calls, rtol):
 
 
 @pytest.mark.parametrize(
-    ("shape", "per"),
-    [((3, 5), "component"), ((5, 3), "line"), ((4, 4), "line"), ((4, 5), "line")],
+    ("shape", "per", "dtype"),
+    [
+        ((3, 5), "component", "float64"),
+        ((5, 3), "line", "float64"),
+        ((4, 4), "line", "float64"),
+        ((4, 5), "line", "float32"),
+    ],
     ids=str,
+    indirect=["dtype"],
 )
 @pytest.mark.parametrize("kind", MODELS)
 def test_sweep_draws_from_the_conditionals(kind, shape, per, dtype, monkeypatch):
@@ -513,16 +518,6 @@ def test_transition_frequencies(kind, name):
     p = p_value(frequencies(states, drawn, model.num_components), T[start])
     print(f"\n{kind.__name__}, {name}: {len(states)} states, p = {p:.3f}")
     assert p > MIN_P_VALUE
-
-
-@pytest.mark.parametrize("kind", MODELS)
-def test_transition_test_has_power(kind, monkeypatch):
-    """The same comparison notices an own cell that is left in the counters."""
-    leave_own_cell(monkeypatch, kind)
-    model, V = tiny_case(kind, "2 x 2, K = 2")
-    states, _, T = transition_matrix(model, V)
-    drawn = many_sweeps(model, V, states[3], 200_000)
-    assert p_value(frequencies(states, drawn, 2), T[3]) < MIN_P_VALUE
 
 
 def leave_own_cell(monkeypatch, kind):

@@ -2,7 +2,7 @@
 
 Averages over draws are compared with exact posterior expectations in Monte Carlo standard errors,
 from ArviZ's effective sample size, and fail beyond `MAX_Z`; one comparison fails by chance with
-probability 6e-7, all of this file (about 500 comparisons) with 3e-4. Keys are fixed, so that what
+probability 6e-7, all of this file (about 350 comparisons) with 2e-4. Keys are fixed, so that what
 passes once passes always on the same platform. `pytest -s` prints the largest deviations.
 """
 
@@ -47,9 +47,8 @@ THREE, OTHER_THREE = [0.5, 0.9, 0.2], [0.6, 1.5, 1.0]
 CASES = {
     "Beta-Dir 3 x 3, K = 3": (BetaDir(3, OTHER_THREE, THREE[::-1], THREE), THREE_BY_THREE),
     "Beta-Dir 2 x 4, K = 2": (BetaDir(2, OTHER_TWO, TWO, OTHER_TWO[::-1]), TWO_BY_FOUR),
-    "Beta-Dir 4 x 2, K = 3": (BetaDir(3, THREE, OTHER_THREE, OTHER_THREE[::-1]), FOUR_BY_TWO),
     "Dir-Beta 3 x 3, K = 3": (DirBeta(3, OTHER_THREE, THREE[::-1], THREE), THREE_BY_THREE),
-    "Dir-Beta 2 x 4, K = 3": (DirBeta(3, THREE, OTHER_THREE, THREE), TWO_BY_FOUR),
+    "Dir-Beta 4 x 2, K = 3": (DirBeta(3, THREE, OTHER_THREE, OTHER_THREE[::-1]), FOUR_BY_TWO),
     "Dir-Dir 2 x 4, K = 2": (DirDir(2, OTHER_TWO, TWO), TWO_BY_FOUR),
     "Dir-Dir 4 x 2, K = 2": (DirDir(2, TWO, OTHER_TWO), FOUR_BY_TWO),
     "Dir-Dir 3 x 3, K = 3": (DirDir(3, THREE, OTHER_THREE), THREE_BY_THREE),
@@ -221,7 +220,7 @@ def test_independent_chains_end_in_the_posterior(kind):
 
 @kinds
 def test_enumeration_has_power(kind, monkeypatch):
-    """With the own cell left in the counters the joint law and E[num_active] are wrong."""
+    """With the own cell left in the counters the joint law of the labels is wrong."""
     leave_own_cell(monkeypatch, kind)
     states, posterior, counts = posterior_of_chains(kind)
     num_active = one_hot(states[:, 0], 3).any((1, 2)).sum(-1)
@@ -231,4 +230,3 @@ def test_enumeration_has_power(kind, monkeypatch):
     p = p_value(counts, posterior)
     print(f"\n{kind.__name__}, broken: p = {p:.1e}, z of E[num_active] {z:.1f}")
     assert p < MIN_P_VALUE
-    assert z > MAX_Z

@@ -1,8 +1,12 @@
 """`CollapsedGibbs` under MCMC: chain methods, keys, warm-up, thinning and resuming.
 
-All comparisons are bit for bit. One long run per model and chain method is the reference, and the
-rest is compared with parts of it. Runs with the progress bar compile a single step, which serves
-every number of steps: they are used wherever the bar is not itself the question.
+One long run per model and chain method is the reference, and the rest is compared with parts of it.
+Runs with the progress bar compile a single step, which serves every number of steps: they are used
+wherever the bar is not itself the question.
+
+Nearly all the time is compilation. Beta-Dir is therefore compiled as for a user, and compared bit
+for bit; the other two are compiled without optimisation, where XLA rounds W and H differently from
+program to program, and compared to within that, their labels exactly.
 """
 
 import functools
@@ -34,6 +38,7 @@ MODELS = {
     "dir-beta": DirBeta(K, alpha=0.8, beta=[0.5, 1.0, 2.0]),
     "dir-dir": DirDir(K, gamma=[0.3, 0.6, 0.9]),
 }
+OPTIMISED = "beta-dir"
 METHODS = {
     "sequential": "sequential",
     "parallel": "parallel",
@@ -51,6 +56,16 @@ def allow_progress_bar(monkeypatch):
     """MCMC turns the bar off where it finds these."""
     monkeypatch.delenv("CI", raising=False)
     monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+
+
+@pytest.fixture(autouse=True)
+def compile_quickly(request):
+    parameters = getattr(getattr(request.node, "callspec", None), "params", {})
+    quickly = parameters.get("name", OPTIMISED) != OPTIMISED
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", quickly)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
 
 
 def sampler(name, num_sweeps=1, **settings):
@@ -79,9 +94,18 @@ def part(drawn, index):
     return {field: values[:, index] for field, values in drawn.items()}
 
 
+def assert_equal(found, expected, message=""):
+    """Numbers with a fraction up to rounding where `compile_quickly`; all else exactly."""
+    found, expected = np.asarray(found), np.asarray(expected)
+    if jax.config.read("jax_disable_most_optimizations") and found.dtype == np.float32:
+        np.testing.assert_allclose(found, expected, rtol=1e-5, err_msg=message, strict=True)
+    else:
+        np.testing.assert_array_equal(found, expected, err_msg=message, strict=True)
+
+
 def assert_same(found, expected):
     for field in expected:
-        np.testing.assert_array_equal(found[field], expected[field], err_msg=field, strict=True)
+        assert_equal(found[field], expected[field], field)
 
 
 def assert_different(found, expected):
@@ -91,10 +115,9 @@ def assert_different(found, expected):
 
 def assert_same_state(found, expected):
     found, expected = (
-        jax.tree.map(np.asarray, state._replace(rng_key=jax.random.key_data(state.rng_key)))
-        for state in (found, expected)
+        state._replace(rng_key=jax.random.key_data(state.rng_key)) for state in (found, expected)
     )
-    jax.tree.map(functools.partial(np.testing.assert_array_equal, strict=True), found, expected)
+    jax.tree.map(assert_equal, found, expected)
 
 
 @functools.cache
@@ -134,6 +157,7 @@ def test_single_chain_is_the_chain_with_its_key(name):
 @pytest.mark.parametrize("method", ["parallel", "vectorized", "vmap"])
 @pytest.mark.slow
 def test_chain_methods_agree(name, method):
+    """Of larger matrices the log joint may differ by rounding; no draw depends on it."""
     expected, expected_state = reference(name, "sequential")
     found, state = reference(name, method)
     assert_same(found, expected)
@@ -148,7 +172,7 @@ def test_one_key_per_chain_may_be_given(method):
     assert_same(run(mcmc, jax.random.split(jax.random.key(0))), expected)
 
 
-@pytest.mark.parametrize("name", ["dir-dir"])  # it draws from more keys than the others
+@pytest.mark.parametrize("name", ["dir-dir"])
 def test_legacy_and_typed_keys_agree(name):
     """`PRNGKey(0)` and `key(0)` hold the same numbers, and lead to the same draws."""
     typed, legacy = jax.random.key(0), jax.random.PRNGKey(0)
@@ -162,9 +186,8 @@ def test_legacy_and_typed_keys_agree(name):
 def test_same_key_same_run(name):
     expected, expected_state = reference(name)
     mcmc = sampler(name)
-    for _ in range(2):  # a second run of the same object starts again
-        assert_same(run(mcmc, first_key()), expected)
-        assert_same_state(mcmc.last_state, expected_state)
+    assert_same(run(mcmc, first_key()), expected)
+    assert_same_state(mcmc.last_state, expected_state)
 
 
 @each_model
@@ -184,14 +207,13 @@ def test_keys_of_the_chains_are_not_reused(name):
 
 
 @each_model
-@pytest.mark.parametrize("fill", [0, 1, 7])
-def test_fill_of_a_masked_array_cannot_matter(name, fill):
+def test_fill_of_a_masked_array_cannot_matter(name, fill=7):
     masked = np.ma.masked_array(np.where(np.isnan(V), fill, V), np.isnan(V))
     expected, _ = reference(name)
     assert_same(run(sampler(name), first_key(), masked), expected)
 
 
-@each_model
+@pytest.mark.parametrize("name", ["beta-dir"])
 def test_tables_of_other_kinds(name):
     expected, _ = reference(name)
     frame = pd.DataFrame(V, index=list("abcde"), columns=list("stuvwxy"))
@@ -203,7 +225,6 @@ def test_tables_of_other_kinds(name):
 
 
 @each_model
-@pytest.mark.slow
 def test_progress_bar_changes_nothing(name, capfd):
     mcmc = half(name)
     assert mcmc.progress_bar
@@ -327,7 +348,7 @@ def test_resumed_run_is_one_long_run(name):
 
 
 @each_model
-@pytest.mark.parametrize("carry", [unchanged, through_savez, through_pickle])
+@pytest.mark.parametrize("carry", [through_savez, through_pickle])
 def test_resume_in_a_fresh_object(name, carry, tmp_path):
     mcmc = half(name)
     run(mcmc, first_key())
@@ -339,7 +360,7 @@ def test_resume_in_a_fresh_object(name, carry, tmp_path):
     assert_same_state(fresh.last_state, expected_state)
 
 
-@each_model
+@pytest.mark.parametrize("name", ["beta-dir"])
 def test_resume_with_another_key_goes_another_way(name):
     _, state = reference(name)
     first, second = half(name), half(name)
@@ -347,36 +368,35 @@ def test_resume_with_another_key_goes_another_way(name):
     assert_different(run(first, jax.random.key(1)), run(second, jax.random.key(2)))
 
 
+@pytest.mark.parametrize("name", ["dir-dir"])
 @pytest.mark.parametrize("carry", [unchanged, through_savez, through_pickle])
-@pytest.mark.slow
-def test_resume_vectorized_chains(carry, tmp_path):
-    mcmc = half("beta-dir", num_chains=2, chain_method="vectorized")
-    expected, expected_state = reference("beta-dir", "vectorized")
+def test_resume_vectorized_chains(name, carry, tmp_path):
+    mcmc = half(name, num_chains=2, chain_method="vectorized")
+    expected, expected_state = reference(name, "vectorized")
     assert_same(run(mcmc, jax.random.key(0)), part(expected, slice(HALF)))
     state = carry(mcmc.last_state, tmp_path)
-    fresh = half("beta-dir", num_chains=2, chain_method="vectorized")
+    fresh = half(name, num_chains=2, chain_method="vectorized")
     fresh.post_warmup_state = state
     assert_same(run(fresh, state.rng_key), part(expected, slice(HALF, None)))
     assert_same_state(fresh.last_state, expected_state)
 
 
-@pytest.mark.parametrize("method", ["sequential", "parallel"])
-@pytest.mark.slow
-def test_resume_several_chains_without_the_bar(method):
+@pytest.mark.parametrize("name", ["dir-dir"])
+def test_resume_parallel_chains_without_the_bar(name):
     """The state after the long run goes on as each of its chains would alone."""
-    _, state = reference("beta-dir", method)
-    mcmc = sampler("beta-dir", num_chains=2, chain_method=METHODS[method], num_samples=HALF)
+    _, state = reference(name, "parallel")
+    mcmc = sampler(name, num_chains=2, chain_method="parallel", num_samples=HALF)
     mcmc.post_warmup_state = state
     found = run(mcmc, state.rng_key)
     leaves, structure = to_arrays(state)
     for chain in range(2):
-        alone = half("beta-dir")
+        alone = half(name)
         alone.post_warmup_state = from_arrays([leaf[chain] for leaf in leaves], structure)
         expected = run(alone, alone.post_warmup_state.rng_key)
         assert_same({field: values[chain : chain + 1] for field, values in found.items()}, expected)
 
 
-@each_model
+@pytest.mark.parametrize("name", ["beta-dir"])
 def test_mcmc_pickles(name):
     """With its kernel, its draws and its state."""
     mcmc = half(name)

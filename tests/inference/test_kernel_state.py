@@ -185,7 +185,6 @@ def start(kernel, V, key=None, num_warmup=0, **kwargs):
 
 
 @each_model
-@pytest.mark.slow
 def test_fields_agree_with_the_oracle(name):
     model = make_model(name)
     mcmc, samples, fields = run(name, V)
@@ -229,16 +228,18 @@ def test_kernel_serves_different_data(name):
 
 
 def test_default_fields_and_dropping_H():
-    kernel = CollapsedGibbs(make_model("beta-dir"))
+    """In the smallest run there is."""
+    model, data = BetaDir(1), np.ones((1, 1))
+    kernel = CollapsedGibbs(model)
     assert kernel.sample_field == "z"
     assert set(kernel.default_fields) == {"z", "potential_energy", "num_active"}
-    mcmc = MCMC(kernel, num_warmup=0, num_samples=3, progress_bar=False)
-    mcmc.run(jax.random.key(0), V, extra_fields=("~z.H",))
+    mcmc = MCMC(kernel, num_warmup=1, num_samples=3, progress_bar=False)
+    mcmc.run(jax.random.key(0), data, extra_fields=("~z.H",))
     assert set(mcmc.get_samples()) == {"W"}
     assert set(mcmc.get_extra_fields()) == {"potential_energy", "num_active"}
-    _, samples, fields = run("beta-dir", V)
-    np.testing.assert_allclose(mcmc.get_samples()["W"], samples["W"][:3], rtol=1e-5)
-    np.testing.assert_array_equal(mcmc.get_extra_fields()["num_active"], fields["num_active"][:3])
+    np.testing.assert_allclose(mcmc.get_extra_fields()["potential_energy"], np.log(2), rtol=1e-5)
+    np.testing.assert_array_equal(mcmc.get_extra_fields()["num_active"], 1)
+    check_state(model, data, mcmc.last_state)
 
 
 @each_model
@@ -327,8 +328,7 @@ def test_types_do_not_drift_in_float64(name, num_chains, x64):
     assert_no_drift(CollapsedGibbs(make_model(name)), key, np.float64)
 
 
-@pytest.mark.parametrize("name", ["beta-dir", "dir-dir"])
-@pytest.mark.slow
+@pytest.mark.parametrize("name", ["dir-dir"])
 def test_float64_mode(name, x64):
     model = make_model(name)
     mcmc = MCMC(CollapsedGibbs(model), num_warmup=2, num_samples=3, progress_bar=False)
@@ -341,7 +341,7 @@ def test_float64_mode(name, x64):
 @each_model
 @pytest.mark.parametrize(
     ("num_components", "label_type"),
-    [(2, np.uint8), (3, np.uint8), (255, np.uint8), (256, np.uint16), (300, np.uint16)],
+    [(3, np.uint8), (255, np.uint8), (256, np.uint16)],
 )
 def test_smallest_label_type(name, num_components, label_type):
     kernel = CollapsedGibbs(CLASSES[name](num_components))
@@ -359,7 +359,6 @@ def test_no_tracer_leaks(name):
             jax.eval_shape(lambda state: kernel.sample(state, (V,), {}), state)
 
 
-@pytest.mark.slow
 def test_no_tracer_leaks_in_a_run():
     mcmc = MCMC(CollapsedGibbs(DirDir(2)), num_warmup=1, num_samples=2, progress_bar=False)
     with jax.checking_leaks():
@@ -408,7 +407,7 @@ SHAPES = {
 NUMBERS = {
     "beta-dir": SHAPES,
     "dir-beta": (1, 2, 5, 6, 7),  # all kinds of shapes; it is Beta-Dir transposed
-    "dir-dir": (2, 3, 5, 6, 7, 10, 13, 17, 256),
+    "dir-dir": (2, 3, 5, 6, 7, 13, 17),
 }
 CASES = [(name, num_components) for name in NUMBERS for num_components in NUMBERS[name]]
 
@@ -453,8 +452,7 @@ def test_shapes(name, num_components):
 
 @each_model
 @pytest.mark.parametrize("shape", [(7, 5), (4, 4), (1, 6), (6, 1), (1, 1)])
-@pytest.mark.parametrize("num_components", [2, 7])
-def test_shapes_of_the_state(name, shape, num_components):
+def test_shapes_of_the_state(name, shape, num_components=2):
     kernel = CollapsedGibbs(make_model(name, shape, num_components))
     V = jax.ShapeDtypeStruct(shape, np.float32)
     state = jax.eval_shape(lambda V: start(kernel, V), V)
@@ -463,14 +461,6 @@ def test_shapes_of_the_state(name, shape, num_components):
     assert state.z["H"].shape == (num_components, shape[1])
     assert state.potential_energy.shape == state.num_active.shape == ()
     assert state.assignments.shape == ((2, *shape) if name == "dir-dir" else shape)
-
-
-@pytest.mark.parametrize(("name", "shape", "num_components"), [("beta-dir", (1, 1), 1)])
-def test_smallest_matrix_runs(name, shape, num_components):
-    model, data = make_model(name, shape, num_components), np.ones(shape)
-    mcmc = MCMC(CollapsedGibbs(model), num_warmup=1, num_samples=4, progress_bar=False)
-    mcmc.run(jax.random.key(0), data)
-    check_state(model, data, mcmc.last_state)
 
 
 # ----------------------------------------------------------------------------------- missing cells
@@ -581,16 +571,30 @@ def test_run_without_V():
 
 
 @each_model
-def test_arviz(name):
+def test_arviz_posterior(name):
     mcmc, samples, fields = run(name, V)
-    idata = az.from_numpyro(mcmc)
-    assert {"posterior", "sample_stats", "observed_data", "log_likelihood"} <= set(idata.groups())
+    idata = az.from_numpyro(mcmc, log_likelihood=False)
     assert idata.posterior["W"].dims == ("chain", "draw", "row", "component")
     assert idata.posterior["H"].dims == ("chain", "draw", "component", "column")
     np.testing.assert_array_equal(idata.posterior["W"][0], samples["W"])
+    np.testing.assert_array_equal(idata.posterior["H"][0], samples["H"])
     np.testing.assert_array_equal(idata.sample_stats["lp"][0], -fields["potential_energy"])
     np.testing.assert_array_equal(idata.sample_stats["num_active"][0], fields["num_active"])
     np.testing.assert_array_equal(idata.observed_data["V"], V)
+
+
+@functools.cache
+def log_likelihood(name):
+    """Pointwise, as ArviZ finds it; with the draws it belongs to."""
+    mcmc, samples, _ = run(name, V)
+    idata = az.from_numpyro(mcmc)
+    assert {"posterior", "sample_stats", "observed_data", "log_likelihood"} <= set(idata.groups())
+    return idata, samples
+
+
+@pytest.mark.parametrize("name", ["beta-dir", "dir-dir"])
+def test_arviz_log_likelihood(name):
+    idata, samples = log_likelihood(name)
     pointwise = idata.log_likelihood["V"]
     assert pointwise.dims == ("chain", "draw", "row", "column")
     mean = samples["W"] @ samples["H"]
@@ -598,10 +602,9 @@ def test_arviz(name):
     np.testing.assert_allclose(pointwise[0], expected, rtol=1e-4, atol=1e-5)
 
 
-@each_model
+@pytest.mark.parametrize("name", ["beta-dir", "dir-dir"])
 def test_loo_without_the_missing_cells(name):
-    mcmc, *_ = run(name, V)
-    idata = az.from_numpyro(mcmc)
+    idata, _ = log_likelihood(name)
     cells = idata.log_likelihood["V"].stack(cell=("row", "column")).reset_index("cell", drop=True)
     observed = cells.isel(cell=np.flatnonzero(~np.isnan(V)))
     kept = az.InferenceData(
