@@ -63,6 +63,11 @@ def agrees(V: jax.Array, labels: jax.Array) -> jax.Array:
     return jnp.ones(V.shape, bool)
 
 
+def make_possible(V: jax.Array, labels: jax.Array, num_components: int) -> jax.Array:
+    """Bring labels into the range 0 ... K - 1."""
+    return jnp.clip(labels.astype(jnp.int32), 0, num_components - 1)
+
+
 def count(V: jax.Array, labels: jax.Array, num_components: int) -> Counts:
     """Counters of labels (1, F, N); V is True for ones; a missing cell has label K."""
     by_row, by_column = count_labels(labels[0], num_components)

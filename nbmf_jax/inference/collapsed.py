@@ -87,10 +87,16 @@ def agreeing(model: Model, V: jax.Array, assignments: jax.Array) -> jax.Array:
 
 
 def assign(model: Model, V: jax.Array, assignments: jax.Array) -> Assigned:
-    """Mark the missing cells of given assignments and count the rest."""
+    """Mark the missing cells of given assignments and count the rest.
+
+    Impossible labels are replaced: where JAX traces the start nobody could refuse them, and an
+    observed cell without a label would count as missing for the whole run.
+    """
     K = model.num_components
+    algorithm, labels = _algorithm(model), _labels(model, assignments)
+    assignments = _assignments(model, algorithm.make_possible(_ones(model, V), labels, K))
     assignments = jnp.where(jnp.isnan(V), K, assignments).astype(np.min_scalar_type(K))
-    counts = _algorithm(model).count(_ones(model, V), _labels(model, assignments), K)
+    counts = algorithm.count(_ones(model, V), _labels(model, assignments), K)
     return Assigned(assignments, counts)
 
 

@@ -61,6 +61,13 @@ def agrees(V: jax.Array, labels: jax.Array) -> jax.Array:
     return (labels[0] == labels[1]) == V
 
 
+def make_possible(V: jax.Array, labels: jax.Array, num_components: int) -> jax.Array:
+    """Bring labels into the range 0 ... K - 1, and c into agreement with z and V."""
+    z, c = jnp.clip(labels.astype(jnp.int32), 0, num_components - 1)
+    other = jnp.where(c == z, (z + 1) % num_components, c)
+    return jnp.stack([z, jnp.where(V, z, other)])
+
+
 def count(V: jax.Array, labels: jax.Array, num_components: int) -> Counts:
     """Counters of labels (2, F, N); a missing cell has the labels K."""
     L, _ = count_labels(labels[0], num_components)

@@ -43,8 +43,8 @@ def observe(V: Any, shape: tuple[int, int] | None = None) -> Observation:
         return Observation(V=None, mask=None, shape=_check_shape(shape))
     checked = _check_traced(V) if isinstance(V, Tracer) else as_binary_matrix(V).values
     values = jnp.asarray(checked, dtype=jnp.result_type(float))
-    if shape is not None and tuple(shape) != values.shape:
-        raise ValueError(f"shape is {tuple(shape)} but V has shape {values.shape}; give only V")
+    if shape is not None and _check_shape(shape) != values.shape:
+        raise ValueError(f"shape is {shape} but V has shape {values.shape}; give only V")
     return Observation(V=values, mask=~jnp.isnan(values), shape=values.shape)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import jax
+import jax.numpy as jnp
 
 from nbmf_jax.models.base import (
     FactorModel,
@@ -57,7 +58,7 @@ class DirDir(FactorModel):
     def _sample_labels(self, W: jax.Array, H: jax.Array) -> jax.Array:
         Z = sample_row_labels(W, H.shape[-1])
         C = sample_column_labels("C", H, W.shape[-2])
-        return (Z == C).astype(W.dtype)
+        return (Z == C).astype(jnp.result_type(float))
 
 
 def collapsed_log_joint(
