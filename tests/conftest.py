@@ -1,5 +1,6 @@
 """Settings and helpers shared by all tests; tolerances and false-failure rates live here."""
 
+import gc
 import os
 import tempfile
 
@@ -25,6 +26,21 @@ PAPER_DATA = os.environ.get("NBMF_JAX_DATA")
 needs_paper_data = pytest.mark.skipif(
     not PAPER_DATA, reason="the paper's data are not shipped; set NBMF_JAX_DATA to their folder"
 )
+
+
+_seen = 0
+
+
+@pytest.fixture(autouse=True)
+def _forget_compiled_programs():
+    """Drop compiled programs now and then: each holds memory maps, of which a process may have
+    only so many (65,530 on Linux), and then crashes."""
+    global _seen
+    yield
+    _seen += 1
+    if _seen % 100 == 0:
+        jax.clear_caches()
+        gc.collect()
 
 
 @pytest.fixture
