@@ -58,7 +58,10 @@ def draw_index(weights: jax.Array, uniforms: jax.Array) -> jax.Array:
     earlier = jnp.arange(blocks)[:, None] < block
     target = target - jnp.max(jnp.where(earlier, sums, 0), axis=0)
 
-    members = weights[block * size + jnp.arange(size)[:, None], jnp.arange(M)]
+    rows = block * size + jnp.arange(size)[:, None]
+    members = weights.at[rows, jnp.arange(M)].get(
+        mode="promise_in_bounds", wrap_negative_indices=False
+    )
     return block * size + _first_above(target, _running_sums(members), members)
 
 

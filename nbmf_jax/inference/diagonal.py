@@ -156,7 +156,9 @@ def _move(
     line = jnp.concatenate([jnp.where(observed, line, outside) for line in lines])
     one = jnp.ones(columns.shape, table.dtype)
     columns = jnp.concatenate([columns, columns])
-    return table.at[line, columns].add(jnp.concatenate([-one, one]), mode="drop")
+    return table.at[line, columns].add(
+        jnp.concatenate([-one, one]), mode="drop", wrap_negative_indices=False
+    )
 
 
 def _with_tail(table: jax.Array, num_lanes: int) -> jax.Array:
