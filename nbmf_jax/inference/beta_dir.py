@@ -100,8 +100,8 @@ def sweep(
     """Draw every label once; labels (1, F, N), V True for ones."""
     K = len(counts.L)
 
-    def draw(counters: Sides, prior: Sides, v: jax.Array, old: Labels, uniforms: Labels) -> Labels:
-        weights = conditional_weights(counters, prior, v, *old)
+    def draw(counters: Sides, prior: Sides, v: jax.Array, uniforms: Labels) -> Labels:
+        weights = conditional_weights(counters, prior, v)
         return (draw_index(weights, *uniforms),)
 
     def counted_in(v: jax.Array, labels: Labels) -> Sides:
@@ -117,14 +117,9 @@ def sweep(
     return labels, Counts(L=L[:K], A=A[:K], B=B[:K])
 
 
-def conditional_weights(counters: Sides, prior: Sides, v: jax.Array, z: jax.Array) -> jax.Array:
-    """Unnormalised p(z = k | everything else), (K, M), for one cell per lane with label z.
-
-    The own cell leaves the integer counters before a prior is added: the other way round a
-    small gamma would drown in rounding.
-    """
+def conditional_weights(counters: Sides, prior: Sides, v: jax.Array) -> jax.Array:
+    """Unnormalised p(z = k | everything else), (K, M), one cell per lane, itself not counted."""
     (L,), (B, A) = counters
     gamma, (alpha, beta) = prior
-    own = (jnp.arange(len(L), dtype=z.dtype)[:, None] == z).astype(L.dtype)
-    matching = jnp.where(v, A, B) - own + jnp.where(v, alpha, beta)
-    return (L - own + gamma) * matching / (A + B - own + (alpha + beta))
+    matching = jnp.where(v, A, B) + jnp.where(v, alpha, beta)
+    return (L + gamma) * matching / (A + B + (alpha + beta))

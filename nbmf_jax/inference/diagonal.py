@@ -57,7 +57,7 @@ def unskew(X: jax.Array) -> jax.Array:
 
 def sweep_diagonals(
     key: jax.Array,
-    draw: Callable[[Sides, Sides, jax.Array, Labels, Labels], Labels],
+    draw: Callable[[Sides, Sides, jax.Array, Labels], Labels],
     counted_in: Callable[[jax.Array, Labels], Sides],
     counters: Sides,
     priors: Sides,
@@ -69,9 +69,9 @@ def sweep_diagonals(
 
     Args:
         key: one uniform number per label is drawn from it.
-        draw: `draw(counters, priors, v, old, uniforms)` returns the new labels of one cell per
-            lane, a tuple of m arrays like `old` and `uniforms`; it sees that cell's counters,
-            which still hold the old labels.
+        draw: `draw(counters, priors, v, uniforms)` returns the new labels of one cell per lane,
+            a tuple of m arrays like `uniforms`; it sees that cell's counters, from which the cell
+            itself has been removed. What it returns for a missing cell is ignored.
         counted_in: `counted_in(v, labels)` says in which line of each table a label is counted.
         counters: tables (lines, F) and (lines, N), each one or several parts with one line per
             component, padded as `draw_index` wants them; `draw` sees the parts as a tuple.
@@ -104,16 +104,21 @@ def sweep_diagonals(
         d, v, stored, uniforms = cells
         old = tuple(label.astype(jnp.int32) for label in stored)
         observed = old[0] < num_components
+
+        def counted(lane: jax.Array, long: jax.Array, labels: Labels, by: int) -> Any:
+            lane_line, long_line = lane_first(counted_in(v, labels))
+            return (
+                _add(lane, jnp.where(observed, lane_line, lane.shape[0]), lanes, by),
+                _add(long, jnp.where(observed, long_line, long.shape[0]), lanes + d, by),
+            )
+
+        lane, long = counted(lane, long, old, -1)
         here = lane_first(Sides(_parts(lane, lines), _windows(long, lines, d, num_lanes)))
         prior_window = jax.tree.map(lambda table: _window(table, d, num_lanes), long_prior)
         prior = lane_first(Sides(lane_prior, prior_window))
-        drawn = draw(here, prior, v, old, uniforms)
+        drawn = draw(here, prior, v, uniforms)
         new = tuple(jnp.where(observed, *pair) for pair in zip(drawn, old, strict=True))
-        lane_lines, long_lines = zip(
-            lane_first(counted_in(v, old)), lane_first(counted_in(v, new)), strict=True
-        )
-        lane = _move(lane, lane_lines, lanes, observed)
-        long = _move(long, long_lines, lanes + d, observed)
+        lane, long = counted(lane, long, new, +1)
         stored = tuple(label.astype(labels.dtype) for label in new)
         return Sides(lane, _copy_to_tail(long, d, num_long)), stored
 
@@ -144,20 +149,10 @@ def _windows(table: jax.Array, lines: int, d: jax.Array, num_lanes: int) -> tupl
     return tuple(lax.dynamic_slice(table, (i, d), (lines, num_lanes)) for i in starts)
 
 
-def _move(
-    table: jax.Array, lines: tuple[jax.Array, jax.Array], columns: jax.Array, observed: jax.Array
-) -> jax.Array:
-    """Take each cell's label from its old line of the table to its new one, in place.
-
-    One scatter for both: it depends on the new labels, so XLA runs it after every read of the
-    old counters and needs no copy of the table. Missing cells point past the end and are dropped.
-    """
-    outside = table.shape[0]
-    line = jnp.concatenate([jnp.where(observed, line, outside) for line in lines])
-    one = jnp.ones(columns.shape, table.dtype)
-    columns = jnp.concatenate([columns, columns])
+def _add(table: jax.Array, line: jax.Array, columns: jax.Array, by: int) -> jax.Array:
+    """Add to one line per column, in place; a missing cell points past the end and is dropped."""
     return table.at[line, columns].add(
-        jnp.concatenate([-one, one]), mode="drop", wrap_negative_indices=False
+        jnp.asarray(by, table.dtype), mode="drop", wrap_negative_indices=False
     )
 
 

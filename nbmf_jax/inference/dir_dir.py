@@ -103,38 +103,33 @@ def sweep(
         return Sides(row=z, column=c)
 
     counters = Sides(row=pad(counts.L), column=pad(counts.Q))
-    observed = counts.Q.sum(0, keepdims=True)
-    column_prior = pad(priors.eta), pad(sum_of_the_others(priors.eta)), observed
+    others = counts.Q.sum(0, keepdims=True) - 1  # observed cells of the column but one
+    column_prior = pad(priors.eta), pad(sum_of_the_others(priors.eta)), others
     prior = Sides(row=pad(priors.gamma), column=column_prior)
     labels, (L, Q) = sweep_diagonals(key, draw_pair, counted_in, counters, prior, V, labels, K)
     return labels, Counts(L=L[:K], Q=Q[:K])
 
 
-def draw_pair(counters: Sides, prior: Sides, v: jax.Array, old: Labels, uniforms: Labels) -> Labels:
+def draw_pair(counters: Sides, prior: Sides, v: jax.Array, uniforms: Labels) -> Labels:
     """New labels z and c for one cell per lane."""
-    z_weights, q = conditional_weights(counters, prior, v, old)
+    z_weights, q = conditional_weights(counters, prior, v)
     z = draw_index(z_weights, uniforms[0])
     different = jnp.arange(len(q), dtype=z.dtype)[:, None] != z
     c = draw_index(jnp.where(different, q, 0), uniforms[1])
     return z, jnp.where(v, z, c)
 
 
-def conditional_weights(
-    counters: Sides, prior: Sides, v: jax.Array, old: Labels
-) -> tuple[jax.Array, jax.Array]:
+def conditional_weights(counters: Sides, prior: Sides, v: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Weights (K, M) of z with c summed out, and q (K, M), the weights of c before c != z.
 
     sum_j q_j - q_k is built as a difference of integer counts plus the other components' eta:
     subtracted directly it would cancel to 0 in float32 for small eta.
     """
     (L,), (Q,) = counters
-    gamma, (eta, eta_rest, observed) = prior
-    component = jnp.arange(len(L), dtype=old[0].dtype)[:, None]
-    own_z = (component == old[0]).astype(L.dtype)
-    Q = Q - (component == old[1]).astype(L.dtype)
+    gamma, (eta, eta_rest, others) = prior
     q = Q + eta
-    q_rest = (observed - 1 - Q) + eta_rest
-    return (L - own_z + gamma) * jnp.where(v, q, q_rest), q
+    q_rest = (others - Q) + eta_rest
+    return (L + gamma) * jnp.where(v, q, q_rest), q
 
 
 def sum_of_the_others(x: jax.Array) -> jax.Array:

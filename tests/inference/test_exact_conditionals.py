@@ -15,8 +15,7 @@ from scipy.stats import chisquare
 from test_exact_diagonal import diagonal_cells
 
 import oracles
-from nbmf_jax.inference import beta_dir, collapsed, dir_dir
-from nbmf_jax.inference.beta_dir import conditional_weights
+from nbmf_jax.inference import beta_dir, collapsed, diagonal, dir_dir
 from nbmf_jax.inference.categorical import padded_size
 from nbmf_jax.inference.diagonal import Sides
 from nbmf_jax.models import BetaDir, DirBeta, DirDir
@@ -121,12 +120,28 @@ def in_lanes(model, V, labels):
     if isinstance(model, DirDir):
         seen = Sides((of(counts.L, rows),), (of(counts.Q, columns),))
         rest = np.asarray(dir_dir.sum_of_the_others(priors.eta))
-        observed = counts.Q.sum(0)[None, columns]
-        column_prior = of(priors.eta, columns), of(rest, columns), observed
+        column_prior = (
+            of(priors.eta, columns),
+            of(rest, columns),
+            counts.Q.sum(0)[None, columns] - 1,
+        )
     else:
         seen = Sides((of(counts.L, rows),), (of(counts.B, columns), of(counts.A, columns)))
         column_prior = of(priors.alpha, columns, 1.0), of(priors.beta, columns, 1.0)
-    return seen, Sides(of(priors.gamma, rows), column_prior), v, old
+    return without_cell(seen, v, old), Sides(of(priors.gamma, rows), column_prior), v
+
+
+def without_cell(counters, v, old):
+    """The counters of one cell per lane after its own labels have been taken away."""
+    (L,), column = counters
+
+    def one_hot(label):
+        return np.arange(len(L))[:, None] == label
+
+    if len(old) == 2:
+        return Sides((L - one_hot(old[0]),), (column[0] - one_hot(old[1]),))
+    own, (B, A) = one_hot(old[0]), column
+    return Sides((L - own,), (B - (own & ~v), A - (own & v)))
 
 
 def implied_pairs(z_weights, q, v):
@@ -140,7 +155,7 @@ def implied_pairs(z_weights, q, v):
 
 
 weights_of = {
-    BetaDir: jax.jit(lambda counters, prior, v, old: conditional_weights(counters, prior, v, *old)),
+    BetaDir: jax.jit(beta_dir.conditional_weights),
     DirDir: jax.jit(dir_dir.conditional_weights),
 }
 weights_of[DirBeta] = weights_of[BetaDir]
@@ -149,13 +164,13 @@ weights_of[DirBeta] = weights_of[BetaDir]
 def conditionals(model, V, labels):
     """Probabilities of the labels of each observed cell: {(f, n): (K,), or (K, K) for pairs}."""
     K = model.num_components
-    counters, prior, v, old = in_lanes(model, V, labels)
-    observed = ~np.isnan(V).ravel()
-    found = weights_of[type(model)](counters, prior, v, old)
-    found = [np.asarray(x, float)[:, observed] for x in (found if len(old) == 2 else [found])]
+    counters, prior, v = in_lanes(model, V, labels)
+    observed, pairs = ~np.isnan(V).ravel(), isinstance(model, DirDir)
+    found = weights_of[type(model)](counters, prior, v)
+    found = [np.asarray(x, float)[:, observed] for x in (found if pairs else [found])]
     assert not any(x[K:].any() for x in found), "a component of the padding has weight"
     found = [x[:K] for x in found]
-    p = implied_pairs(*found, v[observed]) if len(old) == 2 else (found[0] / found[0].sum(0)).T
+    p = implied_pairs(*found, v[observed]) if pairs else (found[0] / found[0].sum(0)).T
     return dict(zip(oracles.observed_cells(V), p, strict=True))
 
 
@@ -223,17 +238,13 @@ def one_lane(x):
 
 
 def pair_problem(rng, K, v):
-    """Counters and priors of one cell with old labels, and the oracle's probabilities (K, K)."""
+    """Counters and priors of one cell, itself not counted; the oracle's probabilities (K, K)."""
     L, Q = rng.integers(4, size=(2, K)).astype(float)
-    z = rng.integers(K)
-    c = z if v else (z + rng.integers(1, K)) % K
     gamma, eta = rng.uniform(0.1, 1.5, size=(2, K))
     weights = oracles._weights_pair(v, gamma, L, eta, Q)
-    L[z] += 1
-    Q[c] += 1
     column_prior = one_lane(eta), one_lane(eta.sum() - eta), np.full((1, 1), Q.sum(), np.float32)
     counters, prior = Sides((one_lane(L),), (one_lane(Q),)), Sides(one_lane(gamma), column_prior)
-    return counters, prior, (z, c), weights / weights.sum()
+    return counters, prior, weights / weights.sum()
 
 
 def widen(tables, num_lanes):
@@ -252,11 +263,10 @@ def test_draw_pair_on_a_grid_of_uniforms(K, v):
     grid point, and so are c's within each z.
     """
     G = 128
-    counters, prior, old, expected = pair_problem(np.random.default_rng(10 * K + v), K, v)
+    counters, prior, expected = pair_problem(np.random.default_rng(10 * K + v), K, v)
     grid = ((np.arange(G) + 0.5) / G).astype(np.float32)
     uniforms = np.repeat(grid, G), np.tile(grid, G)
-    old = tuple(np.full(G * G, label, np.int32) for label in old)
-    z, c = draw_pair(widen(counters, G * G), prior, np.full(G * G, v, bool), old, uniforms)
+    z, c = draw_pair(widen(counters, G * G), prior, np.full(G * G, v, bool), uniforms)
     found = np.zeros((K, K))
     np.add.at(found, (z, c), 1 / G**2)
     assert (found[expected == 0] == 0).all()
@@ -270,8 +280,8 @@ def test_pair_of_a_zero_always_differs(K):
     rng = np.random.default_rng(K)
     below_one = np.nextafter(np.float32(1), np.float32(0))
     for z in range(K):
-        counters, prior, _, _ = pair_problem(rng, K, v=0)
-        (Q,), (eta, rest, observed) = counters.column, prior.column
+        counters, prior, _ = pair_problem(rng, K, v=0)
+        (Q,), (eta, rest, others) = counters.column, prior.column
         all_z = one_lane(np.arange(K) == z)
         q = np.where(all_z[:, 0] == 1, 0, Q[:, 0] + eta[:, 0])[:K]
         near = [(np.cumsum(q) / q.sum()).astype(np.float32)]
@@ -280,13 +290,10 @@ def test_pair_of_a_zero_always_differs(K):
             near.append(np.nextafter(near[-1], towards))
         ends = np.minimum(np.concatenate(near), below_one)
         M = len(ends)
-        # The old c is none: its removal is not what is tested here.
-        old = np.full(M, z, np.int32), np.full(M, -1, np.int32)
         found_z, found_c = draw_pair(
             widen(Sides((all_z,), (Q,)), M),
-            Sides(all_z, (eta, rest, observed + 1)),
+            Sides(all_z, (eta, rest, others)),
             np.zeros(M, bool),
-            old,
             (np.full(M, 0.5, np.float32), ends),
         )
         assert (found_z == z).all()
@@ -520,19 +527,14 @@ def test_transition_frequencies(kind, name):
     assert p > MIN_P_VALUE
 
 
-def leave_own_cell(monkeypatch, kind):
-    """Break the sampler: the own cell's z stays in the counters while it is drawn anew."""
-    if kind is DirDir:
-        right = dir_dir.conditional_weights
+def leave_own_cell(monkeypatch):
+    """Break the sampler: the own cell stays in the counters while it is drawn anew."""
+    right, late = diagonal._add, []
 
-        def wrong(counters, prior, v, old):
-            return right(counters, prior, v, (jnp.full_like(old[0], -1), old[1]))
+    def add(table, line, columns, by):
+        if by < 0:
+            late.append(line)  # the row's, then the column's; made good in the same order
+            return table
+        return right(right(table, late.pop(0), columns, -1), line, columns, by)
 
-        monkeypatch.setattr(dir_dir, "conditional_weights", wrong)
-        return
-    right_weights = beta_dir.conditional_weights
-
-    def wrong_weights(counters, prior, v, z):
-        return right_weights(counters, prior, v, jnp.full_like(z, -1))
-
-    monkeypatch.setattr(beta_dir, "conditional_weights", wrong_weights)
+    monkeypatch.setattr(diagonal, "_add", add)

@@ -221,7 +221,7 @@ def test_independent_chains_end_in_the_posterior(kind):
 @kinds
 def test_enumeration_has_power(kind, monkeypatch):
     """With the own cell left in the counters the joint law of the labels is wrong."""
-    leave_own_cell(monkeypatch, kind)
+    leave_own_cell(monkeypatch)
     states, posterior, counts = posterior_of_chains(kind)
     num_active = one_hot(states[:, 0], 3).any((1, 2)).sum(-1)
     mean = posterior @ num_active

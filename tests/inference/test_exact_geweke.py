@@ -175,7 +175,7 @@ def test_the_test_has_power(kind, monkeypatch):
 
     Dir-Beta runs Beta-Dir's code; its broken sweep is caught in `test_exact_enumeration`.
     """
-    leave_own_cell(monkeypatch, kind)
+    leave_own_cell(monkeypatch)
     z = z_scores(MODELS[kind], NUM_CHAINS // 2)
     worst = max(z, key=z.get)
     print(f"\n{kind.__name__}, broken: largest of {len(z)} z-scores {z[worst]:.2f}, of {worst}")
