@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from nbmf_jax.data import as_binary_matrix as as_binary_matrix
     from nbmf_jax.data import datasets as datasets
     from nbmf_jax.inference.collapsed_gibbs import CollapsedGibbs as CollapsedGibbs
+    from nbmf_jax.inference.cvb0 import cvb0 as cvb0
+    from nbmf_jax.inference.results import PointEstimate as PointEstimate
+    from nbmf_jax.inference.results import VariationalPosterior as VariationalPosterior
     from nbmf_jax.models import BetaDir as BetaDir
     from nbmf_jax.models import DirBeta as DirBeta
     from nbmf_jax.models import DirDir as DirDir
@@ -26,8 +29,11 @@ _HOME = {
     "CollapsedGibbs": "nbmf_jax.inference.collapsed_gibbs",
     "DirBeta": "nbmf_jax.models",
     "DirDir": "nbmf_jax.models",
+    "PointEstimate": "nbmf_jax.inference.results",
+    "VariationalPosterior": "nbmf_jax.inference.results",
     "align_components": "nbmf_jax.posterior.align",
     "as_binary_matrix": "nbmf_jax.data",
+    "cvb0": "nbmf_jax.inference.cvb0",
     "datasets": "nbmf_jax.data",
     "diagnose": "nbmf_jax.posterior.diagnose",
     "to_arviz": "nbmf_jax.posterior.convert",

@@ -23,6 +23,7 @@ __all__ = [
     "agreeing",
     "assign",
     "assignments_shape",
+    "check_labels",
     "draw_factors",
     "initial_assignments",
     "log_joint",
@@ -84,6 +85,25 @@ def agreeing(model: Model, V: jax.Array, assignments: jax.Array) -> jax.Array:
     """(F, N), False where the labels contradict V (possible in Dir-Dir only)."""
     agrees = _algorithm(model).agrees(_ones(model, V), _labels(model, assignments))
     return (agrees.T if isinstance(model, DirBeta) else agrees) | jnp.isnan(V)
+
+
+def check_labels(model: Model, V: jax.Array, labels: jax.Array, name: str) -> None:
+    """Refuse labels that are no components, or that contradict V (possible in Dir-Dir only)."""
+    K = model.num_components
+    outside = ~jnp.isnan(V) & ((labels < 0) | (labels >= K))
+    if outside.any():
+        where = tuple(map(int, np.argwhere(outside)[0]))
+        raise ValueError(
+            f"{name} has label {int(labels[where])} at {where}; labels of "
+            f"observed cells go from 0 to {K - 1}"
+        )
+    contradicts = ~agreeing(model, V, labels)
+    if contradicts.any():
+        f, n = map(int, np.argwhere(contradicts)[0])
+        raise ValueError(
+            f"{name} contradicts V at cell ({f}, {n}): in Dir-Dir z and c must "
+            f"be equal where V is 1 and different where it is 0"
+        )
 
 
 def assign(model: Model, V: jax.Array, assignments: jax.Array) -> Assigned:

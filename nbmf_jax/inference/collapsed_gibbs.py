@@ -209,23 +209,5 @@ def _check_start(model: Any, V: jax.Array, init_params: Any, vectorized: bool) -
         )
     if not (isinstance(start, Tracer) or isinstance(V, Tracer)):
         for chain in start if vectorized else [start]:
-            _check_labels(model, V, chain)
+            collapsed.check_labels(model, V, chain, name="init_params['assignments']")
     return start
-
-
-def _check_labels(model: Any, V: jax.Array, labels: jax.Array) -> None:
-    K = model.num_components
-    outside = ~jnp.isnan(V) & ((labels < 0) | (labels >= K))
-    if outside.any():
-        where = tuple(map(int, np.argwhere(outside)[0]))
-        raise ValueError(
-            f"init_params['assignments'] has label {int(labels[where])} at {where}; labels of "
-            f"observed cells go from 0 to {K - 1}"
-        )
-    contradicts = ~collapsed.agreeing(model, V, labels)
-    if contradicts.any():
-        f, n = map(int, np.argwhere(contradicts)[0])
-        raise ValueError(
-            f"init_params['assignments'] contradicts V at cell ({f}, {n}): in Dir-Dir z and c must "
-            f"be equal where V is 1 and different where it is 0"
-        )

@@ -11,6 +11,9 @@ Counters are component-major. Those of the lane side stay where they are, (rows,
 of the long side, (rows, num_long), are extended by a tail of num_lanes columns, so that
 diagonal d finds its counters in the contiguous window [d, d + num_lanes). Column d is used at
 its own place for the last time by diagonal d, and is then copied to num_long + d in the tail.
+
+`sweep_diagonals` draws labels; `expected.sweep_expected` visits cells in the same order to replace
+expected labels (collapsed variational inference).
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from jax import lax
 
 from nbmf_jax.inference.categorical import padded_size
 
-__all__ = ["Sides", "skew", "sweep_diagonals", "unskew"]
+__all__ = ["Labels", "Layout", "Sides", "skew", "sweep_diagonals", "unskew"]
 
 
 Labels = tuple[jax.Array, ...]
@@ -35,6 +38,32 @@ class Sides(NamedTuple):
 
     row: Any
     column: Any
+
+
+class Layout(NamedTuple):
+    """Which side of a matrix is the lane side."""
+
+    columns_are_lanes: bool
+    num_lanes: int
+    num_long: int
+
+    @classmethod
+    def of(cls, shape: tuple[int, ...]) -> Layout:
+        """The layout of a matrix (F, N): its shorter side has the lanes."""
+        return cls(shape[0] > shape[1], min(shape), max(shape))
+
+    def lane_first(self, sides: Sides) -> Sides:
+        """Exchange the sides if need be; it is its own inverse."""
+        return Sides(sides.column, sides.row) if self.columns_are_lanes else sides
+
+    def to_diagonals(self, X: jax.Array) -> jax.Array:
+        """(..., F, N) to (..., num_long, num_lanes)."""
+        return skew(jnp.swapaxes(X, -1, -2) if self.columns_are_lanes else X)
+
+    def from_diagonals(self, X: jax.Array) -> jax.Array:
+        """Inverse of `to_diagonals`."""
+        X = unskew(X)
+        return jnp.swapaxes(X, -1, -2) if self.columns_are_lanes else X
 
 
 def skew(X: jax.Array) -> jax.Array:
@@ -83,21 +112,13 @@ def sweep_diagonals(
 
     Returns the labels and the counters after the sweep.
     """
-    columns_are_lanes = V.shape[0] > V.shape[1]
-
-    def lane_first(sides: Sides) -> Sides:
-        # Exchanging the two is its own inverse, so this also restores the order.
-        return Sides(sides.column, sides.row) if columns_are_lanes else sides
-
-    if columns_are_lanes:
-        V, labels = V.T, labels.swapaxes(1, 2)
-    num_lanes, num_long = V.shape
+    layout = Layout.of(V.shape)
+    _, num_lanes, num_long = layout
+    lane_first = layout.lane_first
     lanes = jnp.arange(num_lanes)
     lines = padded_size(num_components)
     lane_prior, long_prior = lane_first(priors)
-    long_prior = jax.tree.map(
-        lambda table: table if table.shape[1] == 1 else _with_tail(table, num_lanes), long_prior
-    )
+    long_prior = jax.tree.map(lambda table: prior_with_tail(table, num_lanes), long_prior)
 
     def step(carry: Any, cells: Any) -> tuple[Any, Labels]:
         lane, long = carry
@@ -114,25 +135,25 @@ def sweep_diagonals(
 
         lane, long = counted(lane, long, old, -1)
         here = lane_first(Sides(_parts(lane, lines), _windows(long, lines, d, num_lanes)))
-        prior_window = jax.tree.map(lambda table: _window(table, d, num_lanes), long_prior)
+        prior_window = jax.tree.map(lambda table: window(table, d, num_lanes), long_prior)
         prior = lane_first(Sides(lane_prior, prior_window))
         drawn = draw(here, prior, v, uniforms)
         new = tuple(jnp.where(observed, *pair) for pair in zip(drawn, old, strict=True))
         lane, long = counted(lane, long, new, +1)
         stored = tuple(label.astype(labels.dtype) for label in new)
-        return Sides(lane, _copy_to_tail(long, d, num_long)), stored
+        return Sides(lane, copy_to_tail(long, d, num_long)), stored
 
     lane, long = lane_first(counters)
     uniforms = jax.random.uniform(key, (len(labels), num_long, num_lanes), lane.dtype)
     # Tuples, not stacked arrays: again, XLA does not vectorise a slice of a slice.
-    cells = (jnp.arange(num_long), skew(V), tuple(skew(labels)), tuple(uniforms))
-    (lane, long), drawn = lax.scan(step, Sides(lane, _with_tail(long, num_lanes)), cells)
-    labels = unskew(jnp.stack(drawn))
-    counters = lane_first(Sides(lane, _without_tail(long, num_lanes)))
-    return (labels.swapaxes(1, 2) if columns_are_lanes else labels), counters
+    diagonals = layout.to_diagonals
+    cells = (jnp.arange(num_long), diagonals(V), tuple(diagonals(labels)), tuple(uniforms))
+    (lane, long), drawn = lax.scan(step, Sides(lane, with_tail(long, num_lanes)), cells)
+    counters = lane_first(Sides(lane, without_tail(long, num_lanes)))
+    return layout.from_diagonals(jnp.stack(drawn)), counters
 
 
-def _window(table: jax.Array, d: jax.Array, num_lanes: int) -> jax.Array:
+def window(table: jax.Array, d: jax.Array, num_lanes: int) -> jax.Array:
     """Columns [d, d + num_lanes) of an extended table; one shared column serves every lane."""
     if table.shape[1] == 1:
         return table
@@ -156,12 +177,18 @@ def _add(table: jax.Array, line: jax.Array, columns: jax.Array, by: int) -> jax.
     )
 
 
-def _with_tail(table: jax.Array, num_lanes: int) -> jax.Array:
+def with_tail(table: jax.Array, num_lanes: int) -> jax.Array:
     """Append the columns that windows read once the diagonal has wrapped around."""
     return jnp.concatenate([table, table[:, :num_lanes]], axis=1)
 
 
-def _copy_to_tail(table: jax.Array, d: jax.Array, num_long: int) -> jax.Array:
+def prior_with_tail(table: jax.Array, num_lanes: int) -> jax.Array:
+    """Append the tail of a prior, unless one column serves all."""
+    return table if table.shape[1] == 1 else with_tail(table, num_lanes)
+
+
+def copy_to_tail(table: jax.Array, d: jax.Array, num_long: int) -> jax.Array:
+    """After diagonal d: column d is needed again only where the diagonal wraps around."""
     num_lanes = table.shape[1] - num_long
     column = lax.dynamic_slice_in_dim(table, d, 1, axis=1)
     # No window reaches the tail's last place: columns that never wrap are put there.
@@ -169,7 +196,8 @@ def _copy_to_tail(table: jax.Array, d: jax.Array, num_long: int) -> jax.Array:
     return lax.dynamic_update_slice_in_dim(table, column, place, axis=1)
 
 
-def _without_tail(table: jax.Array, num_lanes: int) -> jax.Array:
+def without_tail(table: jax.Array, num_lanes: int) -> jax.Array:
+    """Every column from where it was changed last."""
     num_long = table.shape[1] - num_lanes
     tail = table[:, num_long : num_long + num_lanes - 1]
     return jnp.concatenate([tail, table[:, num_lanes - 1 : num_long]], axis=1)

@@ -25,6 +25,7 @@ from nbmf_jax.models.hyperparameters import (
     frozen,
     value_key,
 )
+from nbmf_jax.models.likelihood import inside
 
 __all__ = ["FactorModel", "Observation", "observe"]
 
@@ -171,10 +172,8 @@ class FactorModel:
 
 
 def bernoulli_mean(W: jax.Array, H: jax.Array) -> jax.Array:
-    """W H, kept inside (0, 1): rounding can carry a sum of products past 1."""
-    mean = jnp.matmul(W, H, precision="highest")
-    info = jnp.finfo(mean.dtype)
-    return jnp.clip(mean, info.tiny, 1 - info.eps)
+    """W H, kept inside (0, 1)."""
+    return inside(jnp.matmul(W, H, precision="highest"))
 
 
 def _sample_V(mean: jax.Array, data: Observation) -> None:

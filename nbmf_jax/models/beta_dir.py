@@ -7,7 +7,7 @@ and, augmented (section 4.1),  z_fn ~ Discrete(w_f),  v_fn ~ Bernoulli(h_{z_fn, 
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,11 @@ from nbmf_jax.models.base import (
     sample_dirichlet_rows,
     sample_row_labels,
 )
+from nbmf_jax.models.hyperparameters import transpose
 from nbmf_jax.models.special import log_beta_bernoulli, log_dirichlet_multinomial
+
+if TYPE_CHECKING:
+    from nbmf_jax.models.dir_beta import DirBeta
 
 __all__ = ["BetaDir", "collapsed_log_joint"]
 
@@ -55,6 +59,13 @@ class BetaDir(FactorModel):
         self, num_components: int, alpha: Any = 1.0, beta: Any = 1.0, gamma: Any = None
     ) -> None:
         self._setup(num_components, alpha=alpha, beta=beta, gamma=gamma)
+
+    def transposed(self) -> DirBeta:
+        """The Dir-Beta model of V transposed: the same beliefs with W and H exchanged."""
+        from nbmf_jax.models.dir_beta import DirBeta
+
+        alpha, beta, gamma = (transpose(x) for x in (self.alpha, self.beta, self.gamma))
+        return DirBeta(self.num_components, alpha=alpha, beta=beta, eta=gamma)
 
     def _sample_factors(self, shape: tuple[int, ...]) -> tuple[jax.Array, jax.Array]:
         F, N = shape

@@ -12,10 +12,8 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import numpyro
 import numpyro.distributions as dist
-from jax.core import Tracer
 
 from nbmf_jax.models.base import (
     FactorModel,
@@ -24,6 +22,7 @@ from nbmf_jax.models.base import (
     sample_dirichlet_columns,
 )
 from nbmf_jax.models.beta_dir import BetaDir
+from nbmf_jax.models.hyperparameters import transpose
 
 __all__ = ["DirBeta"]
 
@@ -57,7 +56,7 @@ class DirBeta(FactorModel):
 
     def transposed(self) -> BetaDir:
         """The Beta-Dir model of V transposed: the same beliefs with W and H exchanged."""
-        alpha, beta, eta = (_transpose(x) for x in (self.alpha, self.beta, self.eta))
+        alpha, beta, eta = (transpose(x) for x in (self.alpha, self.beta, self.eta))
         return BetaDir(self.num_components, alpha=alpha, beta=beta, gamma=eta)
 
     def _sample_factors(self, shape: tuple[int, ...]) -> tuple[jax.Array, jax.Array]:
@@ -72,8 +71,3 @@ class DirBeta(FactorModel):
         F = W.shape[-2]
         Z = sample_column_labels("Z", H, F)
         return pick_component(W, jnp.arange(F)[:, None], Z)
-
-
-def _transpose(value: Any) -> Any:
-    is_matrix = isinstance(value, (np.ndarray, Tracer, jax.Array)) and value.ndim == 2
-    return value.T if is_matrix else value

@@ -20,6 +20,7 @@ from nbmf_jax.models.base import (
     sample_dirichlet_rows,
     sample_row_labels,
 )
+from nbmf_jax.models.hyperparameters import transpose
 from nbmf_jax.models.special import log_dirichlet_multinomial
 
 __all__ = ["DirDir", "collapsed_log_joint"]
@@ -49,6 +50,11 @@ class DirDir(FactorModel):
 
     def __init__(self, num_components: int, gamma: Any = None, eta: Any = 1.0) -> None:
         self._setup(num_components, gamma=gamma, eta=eta)
+
+    def transposed(self) -> DirDir:
+        """The model of V transposed: the same beliefs with W and H exchanged."""
+        gamma, eta = transpose(self.gamma), transpose(self.eta)
+        return DirDir(self.num_components, gamma=eta, eta=gamma)
 
     def _sample_factors(self, shape: tuple[int, ...]) -> tuple[jax.Array, jax.Array]:
         F, N = shape

@@ -20,6 +20,7 @@ __all__ = [
     "check_num_components",
     "component_major",
     "frozen",
+    "transpose",
     "value_key",
 ]
 
@@ -110,6 +111,11 @@ def component_major(
         what = "rows" if component_axis else "columns"
         raise ValueError(f"{name} is given for {array.shape[1]} {what}, but V has {length} {what}")
     return array
+
+
+def transpose(value: Any) -> Any:
+    """The same hyperparameter for V transposed: only matrices have something to transpose."""
+    return value.T if getattr(value, "ndim", 0) == 2 else value
 
 
 def value_key(value: Any) -> Any:

@@ -1,0 +1,197 @@
+"""What variational and point inference return: factorised distributions, or points, for W and H.
+
+Both are pytrees of arrays (they pass through `jax.jit` and `jax.vmap`, pickle and save) with one
+reading interface: `mean`, `expected`, `sample`, `log_predictive`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from nbmf_jax.data import as_binary_matrix
+from nbmf_jax.inference.draws import (
+    beta_from_log_gammas,
+    dirichlet_from_log_gammas,
+    draw_log_gammas,
+    inside_unit_interval,
+)
+from nbmf_jax.models import BetaDir, DirBeta, DirDir
+from nbmf_jax.models.base import bernoulli_mean
+from nbmf_jax.models.likelihood import log_likelihood
+
+__all__ = ["PointEstimate", "VariationalPosterior"]
+
+Factors = dict[str, jax.Array]
+Labels = tuple[Any, ...] | None
+
+
+class _Result:
+    """What the two results share; W H of independent W and H has mean E[W] E[H]."""
+
+    num_iter: Any
+    converged: Any
+    trace: dict[str, Any]
+
+    def mean(self) -> Factors:
+        """W (F, K) and H (K, N)."""
+        raise NotImplementedError
+
+    def expected(self) -> jax.Array:
+        """E[W] E[H], (F, N): the probability of a one in every cell, missing ones included."""
+        factors = self.mean()
+        return bernoulli_mean(factors["W"], factors["H"])
+
+    def log_predictive(self, V: Any) -> float:
+        """Log probability of the observed cells of V, each given E[W] E[H], summed."""
+        values = as_binary_matrix(V).values
+        expected = self.expected()
+        if values.shape != expected.shape:
+            raise ValueError(f"V has shape {values.shape}, but {expected.shape} was fitted")
+        return float(log_likelihood(expected, jnp.asarray(values)))
+
+    def _summary(self, what: str, shapes: Any) -> str:
+        (F, K), (_, N) = shapes
+        try:
+            how = "converged" if bool(self.converged) else "stopped before converging"
+            after = f", {how} after {int(self.num_iter)} iterations"
+        except (TypeError, ValueError, jax.errors.JAXTypeError):  # traced, or several at once
+            after = ""
+        return f"{what}, {F} x {N}, {K} components{after}"
+
+
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["model", "parameters", "num_iter", "converged", "trace"],
+    meta_fields=["row_labels", "column_labels"],
+)
+@dataclass(frozen=True, eq=False, repr=False)
+class VariationalPosterior(_Result):
+    """Independent Dirichlet and Beta distributions of W and H.
+
+    Attributes:
+        model: the prior.
+        parameters: the posterior's parameters, by the names of the model's hyperparameters:
+            (F, K) for those of W, (K, N) for those of H.
+        num_iter: iterations done.
+        converged: whether the criterion fell below its tolerance.
+        trace: one number per iteration: `change`, and what the algorithm adds (`elbo`,
+            `perplexity` of held-out cells).
+        row_labels: labels of V's rows, if it had any.
+        column_labels: labels of V's columns, if it had any.
+    """
+
+    model: BetaDir | DirBeta | DirDir
+    parameters: Factors
+    num_iter: Any
+    converged: Any
+    trace: dict[str, Any]
+    row_labels: Labels = None
+    column_labels: Labels = None
+
+    def mean(self) -> Factors:
+        """E[W] (F, K) and E[H] (K, N)."""
+        W, H = self._of("_of_W"), self._of("_of_H")
+        return {"W": _mean(W, component_axis=-1), "H": _mean(H, component_axis=-2)}
+
+    def sample(self, key: jax.Array, num_samples: int) -> Factors:
+        """Draws of W (num_samples, F, K) and of H (num_samples, K, N)."""
+        if num_samples < 1:
+            raise ValueError(f"num_samples must be at least 1, got {num_samples}")
+        return _sample(jax.random.split(key, num_samples), self._of("_of_W"), self._of("_of_H"))
+
+    def transposed(self) -> VariationalPosterior:
+        """The posterior of V transposed: Beta-Dir turns into Dir-Beta and back."""
+        names = {"gamma": "eta", "eta": "gamma"}  # the Dirichlet parameters of W and of H
+        parameters = {names.get(name, name): x.T for name, x in self.parameters.items()}
+        return replace(
+            self,
+            model=self.model.transposed(),
+            parameters=parameters,
+            row_labels=self.column_labels,
+            column_labels=self.row_labels,
+        )
+
+    def _of(self, factor: str) -> tuple[jax.Array, ...]:
+        return tuple(self.parameters[name] for name in getattr(type(self.model), factor))
+
+    def __repr__(self) -> str:
+        shapes = self._of("_of_W")[0].shape[-2:], self._of("_of_H")[0].shape[-2:]
+        what = f"{type(self.model).__name__} posterior"
+        return f"VariationalPosterior({self._summary(what, shapes)})"
+
+
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["W", "H", "num_iter", "converged", "trace"],
+    meta_fields=["row_labels", "column_labels"],
+)
+@dataclass(frozen=True, eq=False, repr=False)
+class PointEstimate(_Result):
+    """One value of W and of H: maximum likelihood or maximum a posteriori.
+
+    Attributes:
+        W: (F, K).
+        H: (K, N).
+        num_iter: iterations done.
+        converged: whether the criterion fell below its tolerance.
+        trace: one number per iteration: `change`, `objective`, and `perplexity` of held-out cells.
+        row_labels: labels of V's rows, if it had any.
+        column_labels: labels of V's columns, if it had any.
+    """
+
+    W: jax.Array
+    H: jax.Array
+    num_iter: Any
+    converged: Any
+    trace: dict[str, Any]
+    row_labels: Labels = None
+    column_labels: Labels = None
+
+    def mean(self) -> Factors:
+        """W (F, K) and H (K, N)."""
+        return {"W": self.W, "H": self.H}
+
+    def sample(self, key: jax.Array, num_samples: int) -> Factors:
+        """The point itself, `num_samples` times: a point estimate knows no uncertainty."""
+        return {name: jnp.stack([x] * num_samples) for name, x in self.mean().items()}
+
+    def transposed(self) -> PointEstimate:
+        """The estimate for V transposed."""
+        return replace(
+            self,
+            W=self.H.T,
+            H=self.W.T,
+            row_labels=self.column_labels,
+            column_labels=self.row_labels,
+        )
+
+    def __repr__(self) -> str:
+        shapes = self.W.shape[-2:], self.H.shape[-2:]
+        return f"PointEstimate({self._summary('W and H', shapes)})"
+
+
+def _mean(parameters: tuple[jax.Array, ...], component_axis: int) -> jax.Array:
+    if len(parameters) == 1:
+        (x,) = parameters
+        return inside_unit_interval(x / x.sum(component_axis, keepdims=True))
+    alpha, beta = parameters
+    return inside_unit_interval(alpha / (alpha + beta))
+
+
+@jax.jit
+def _sample(keys: jax.Array, W: tuple[jax.Array, ...], H: tuple[jax.Array, ...]) -> Factors:
+    def draw(key: jax.Array) -> Factors:
+        logs = draw_log_gammas(key, *(x.T for x in W), *H)
+        return {"W": _from_log_gammas(*logs[: len(W)]).T, "H": _from_log_gammas(*logs[len(W) :])}
+
+    return lax.map(draw, keys)
+
+
+def _from_log_gammas(*logs: jax.Array) -> jax.Array:
+    return dirichlet_from_log_gammas(*logs) if len(logs) == 1 else beta_from_log_gammas(*logs)

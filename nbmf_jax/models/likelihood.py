@@ -1,0 +1,27 @@
+"""The Bernoulli likelihood of a matrix with missing cells, given its mean W H."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+__all__ = ["inside", "log_likelihood", "mean_negative_log_likelihood"]
+
+
+def inside(mean: jax.Array) -> jax.Array:
+    """Keep means inside (0, 1): rounding can carry a sum of products past 1."""
+    info = jnp.finfo(mean.dtype)
+    return jnp.clip(mean, info.tiny, 1 - info.eps)
+
+
+def log_likelihood(mean: jax.Array, V: jax.Array) -> jax.Array:
+    """sum of log Bernoulli(v_fn | mean_fn) over the observed cells."""
+    mean = inside(mean)
+    # One logarithm per cell, of the probability of what was seen; log 1 = 0 where nothing was.
+    seen = jnp.where(V == 1, mean, jnp.where(V == 0, 1 - mean, 1))
+    return jnp.log(seen).sum()
+
+
+def mean_negative_log_likelihood(mean: jax.Array, V: jax.Array) -> jax.Array:
+    """The paper's "perplexity": nats per observed cell of V."""
+    return -log_likelihood(mean, V) / jnp.sum(~jnp.isnan(V))
