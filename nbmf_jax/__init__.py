@@ -13,10 +13,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from nbmf_jax.data import as_binary_matrix as as_binary_matrix
     from nbmf_jax.data import datasets as datasets
+    from nbmf_jax.inference.bica import bica as bica
     from nbmf_jax.inference.collapsed_gibbs import CollapsedGibbs as CollapsedGibbs
     from nbmf_jax.inference.cvb0 import cvb0 as cvb0
+    from nbmf_jax.inference.em import em as em
+    from nbmf_jax.inference.guide import ConjugateGuide as ConjugateGuide
+    from nbmf_jax.inference.map_gradient import map_gradient as map_gradient
     from nbmf_jax.inference.results import PointEstimate as PointEstimate
     from nbmf_jax.inference.results import VariationalPosterior as VariationalPosterior
+    from nbmf_jax.inference.stochastic_cvb0 import stochastic_cvb0 as stochastic_cvb0
     from nbmf_jax.models import BetaDir as BetaDir
     from nbmf_jax.models import DirBeta as DirBeta
     from nbmf_jax.models import DirDir as DirDir
@@ -27,15 +32,20 @@ if TYPE_CHECKING:
 _HOME = {
     "BetaDir": "nbmf_jax.models",
     "CollapsedGibbs": "nbmf_jax.inference.collapsed_gibbs",
+    "ConjugateGuide": "nbmf_jax.inference.guide",
     "DirBeta": "nbmf_jax.models",
     "DirDir": "nbmf_jax.models",
     "PointEstimate": "nbmf_jax.inference.results",
     "VariationalPosterior": "nbmf_jax.inference.results",
     "align_components": "nbmf_jax.posterior.align",
     "as_binary_matrix": "nbmf_jax.data",
+    "bica": "nbmf_jax.inference.bica",
     "cvb0": "nbmf_jax.inference.cvb0",
     "datasets": "nbmf_jax.data",
     "diagnose": "nbmf_jax.posterior.diagnose",
+    "em": "nbmf_jax.inference.em",
+    "map_gradient": "nbmf_jax.inference.map_gradient",
+    "stochastic_cvb0": "nbmf_jax.inference.stochastic_cvb0",
     "to_arviz": "nbmf_jax.posterior.convert",
 }
 

@@ -62,6 +62,16 @@ class BinaryMatrix:
         """How many cells are 1."""
         return int(np.count_nonzero(self.values == 1))
 
+    @property
+    def own_row_labels(self) -> tuple[Any, ...] | None:
+        """The row labels, or None where they are just 0, 1, ...."""
+        return _own(self.row_labels)
+
+    @property
+    def own_column_labels(self) -> tuple[Any, ...] | None:
+        """The column labels, or None where they are just 0, 1, ...."""
+        return _own(self.column_labels)
+
     def transpose(self) -> BinaryMatrix:
         """The same data with rows and columns exchanged, labels included."""
         return BinaryMatrix(
@@ -151,6 +161,10 @@ def _refusal(name: str, reading: Reading) -> str:
         num_refused=reading.refused.size,
         num_cells=num_rows * num_columns,
     )
+
+
+def _own(labels: list[Any]) -> tuple[Any, ...] | None:
+    return None if labels == list(range(len(labels))) else tuple(labels)
 
 
 def _frozen(values: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -21,6 +21,7 @@ from nbmf_jax.models import BetaDir, DirBeta, DirDir
 __all__ = [
     "Assigned",
     "agreeing",
+    "algorithm",
     "assign",
     "assignments_shape",
     "check_labels",
@@ -41,14 +42,15 @@ class Assigned(NamedTuple):
     counts: Any  # `Counts` of the algorithm, component-major; of V transposed in Dir-Beta
 
 
-def _algorithm(model: Model) -> Any:
+def algorithm(model: Model) -> Any:
+    """The module that does the work: Dir-Beta's is Beta-Dir's, on V transposed."""
     return dir_dir if isinstance(model, DirDir) else beta_dir
 
 
 def _priors(model: Model, shape: tuple[int, ...]) -> Any:
     if isinstance(model, DirBeta):
         return _priors(model.transposed(), shape[::-1])
-    return _algorithm(model).Priors(**model.priors(shape))
+    return algorithm(model).Priors(**model.priors(shape))
 
 
 def _ones(model: Model, V: jax.Array) -> jax.Array:
@@ -77,13 +79,13 @@ def assignments_shape(model: Model, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 def initial_assignments(key: jax.Array, model: Model, V: jax.Array) -> jax.Array:
     """Uniform over the K components (in Dir-Dir: over the pairs that V allows)."""
-    labels = _algorithm(model).initial_labels(key, _ones(model, V), model.num_components)
+    labels = algorithm(model).initial_labels(key, _ones(model, V), model.num_components)
     return _assignments(model, labels)
 
 
 def agreeing(model: Model, V: jax.Array, assignments: jax.Array) -> jax.Array:
     """(F, N), False where the labels contradict V (possible in Dir-Dir only)."""
-    agrees = _algorithm(model).agrees(_ones(model, V), _labels(model, assignments))
+    agrees = algorithm(model).agrees(_ones(model, V), _labels(model, assignments))
     return (agrees.T if isinstance(model, DirBeta) else agrees) | jnp.isnan(V)
 
 
@@ -113,10 +115,10 @@ def assign(model: Model, V: jax.Array, assignments: jax.Array) -> Assigned:
     observed cell without a label would count as missing for the whole run.
     """
     K = model.num_components
-    algorithm, labels = _algorithm(model), _labels(model, assignments)
-    assignments = _assignments(model, algorithm.make_possible(_ones(model, V), labels, K))
+    module, labels = algorithm(model), _labels(model, assignments)
+    assignments = _assignments(model, module.make_possible(_ones(model, V), labels, K))
     assignments = jnp.where(jnp.isnan(V), K, assignments).astype(np.min_scalar_type(K))
-    counts = algorithm.count(_ones(model, V), _labels(model, assignments), K)
+    counts = module.count(_ones(model, V), _labels(model, assignments), K)
     return Assigned(assignments, counts)
 
 
@@ -127,7 +129,7 @@ def sweep(
     ones, priors = _ones(model, V), _priors(model, V.shape)
 
     def body(carry: tuple[jax.Array, Any], key: jax.Array) -> tuple[tuple[jax.Array, Any], None]:
-        return _algorithm(model).sweep(key, ones, *carry, priors), None
+        return algorithm(model).sweep(key, ones, *carry, priors), None
 
     start = _labels(model, state.assignments), state.counts
     (labels, counts), _ = lax.scan(body, start, jax.random.split(key, num_sweeps))
@@ -138,12 +140,12 @@ def draw_factors(
     key: jax.Array, model: Model, shape: tuple[int, ...], counts: Any
 ) -> dict[str, jax.Array]:
     """W (F, K) and H (K, N) from p(W, H | assignments, V)."""
-    return _named(model, *_algorithm(model).draw_factors(key, counts, _priors(model, shape)))
+    return _named(model, *algorithm(model).draw_factors(key, counts, _priors(model, shape)))
 
 
 def mean_factors(model: Model, shape: tuple[int, ...], counts: Any) -> dict[str, jax.Array]:
     """E[W | assignments, V] and E[H | assignments, V]; given these W and H are independent."""
-    W, H = _algorithm(model).mean_factors(counts, _priors(model, shape))
+    W, H = algorithm(model).mean_factors(counts, _priors(model, shape))
     return _named(model, inside_unit_interval(W), inside_unit_interval(H))
 
 
@@ -153,4 +155,4 @@ def _named(model: Model, W: jax.Array, H: jax.Array) -> dict[str, jax.Array]:
 
 def log_joint(model: Model, shape: tuple[int, ...], counts: Any) -> jax.Array:
     """log p(V, Z), and log p(V, Z, C) in Dir-Dir, W and H integrated out."""
-    return _algorithm(model).log_joint(counts, _priors(model, shape))
+    return algorithm(model).log_joint(counts, _priors(model, shape))

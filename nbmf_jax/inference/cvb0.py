@@ -26,12 +26,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from nbmf_jax.inference import beta_dir, collapsed, dir_dir, problem
+from nbmf_jax.inference import collapsed, problem
+from nbmf_jax.inference.cvb0_updates import COUNTED, PRIORS, UPDATES, with_variances
 from nbmf_jax.inference.diagonal import Labels, Layout, Sides
 from nbmf_jax.inference.expected import count_expected, sweep_expected
 from nbmf_jax.inference.fixed_point import iterate
+from nbmf_jax.inference.restarts import as_counts, counter_change, fit_variational
 from nbmf_jax.inference.results import VariationalPosterior
-from nbmf_jax.models import BetaDir, DirDir
 from nbmf_jax.models.likelihood import log_likelihood, mean_negative_log_likelihood
 
 __all__ = ["cvb0", "memory_needed"]
@@ -91,24 +92,19 @@ def cvb0(
         anneal_after = problem.check_count("anneal_after", anneal_after, minimum=0)
     checked = problem.check(model, V, heldout=heldout, start=start, num_restarts=num_restarts)
     _check_memory(model, checked.V.shape, memory_limit)
-    result = _fit_restarts(
-        jax.random.split(key, num_restarts),
-        checked.starts,
-        checked.model,
-        checked.V,
-        checked.heldout,
-        max_iter=max_iter,
-        tol=tol,
-        order=order,
-        anneal_after=anneal_after,
-    )
-    return _best(checked, *result)
+    options = {"max_iter": max_iter, "order": order, "anneal_after": anneal_after}
+    return fit_variational(key, checked, _fit, tol, num_restarts, options)
 
 
 def memory_needed(model: Any, shape: tuple[int, ...]) -> int:
     """Bytes of the expected assignments of a matrix of this shape."""
     itemsize = jnp.dtype(jnp.result_type(float)).itemsize
-    return int(np.prod(shape)) * model.num_components * itemsize * _module(model).NUM_LABELS
+    return (
+        int(np.prod(shape))
+        * model.num_components
+        * itemsize
+        * collapsed.algorithm(model).NUM_LABELS
+    )
 
 
 def _check_memory(model: Any, shape: tuple[int, ...], memory_limit: Any) -> None:
@@ -130,51 +126,26 @@ class _State(NamedTuple):
     counters: Sides  # tuples of tables (K, F) and (K, N); for order 2 the variances follow
 
 
-def _module(model: Any) -> Any:
-    return dir_dir if isinstance(model, DirDir) else beta_dir
-
-
-@partial(jax.jit, static_argnames=("max_iter", "order", "anneal_after"))
-def _fit_restarts(
-    keys: jax.Array,
-    starts: jax.Array | None,
-    model: Any,
-    V: jax.Array,
-    heldout: jax.Array | None,
-    *,
-    tol: float,
-    **options: Any,
-) -> Any:
-    """Every restart in turn, so that memory is needed once: counters, history, log-likelihood."""
-
-    def fit(key_and_start: Any) -> Any:
-        key, start = key_and_start
-        labels = collapsed.initial_assignments(key, model, V) if start is None else start
-        return _fit(labels, model, V, heldout, tol=tol, **options)
-
-    return lax.map(fit, (keys, starts))
-
-
 def _fit(
     labels: jax.Array,
     model: Any,
     V: jax.Array,
     heldout: jax.Array | None,
+    tol: jax.Array,
     *,
     max_iter: int,
-    tol: float,
     order: int,
     anneal_after: int | None,
 ) -> tuple[Any, dict[str, Any], jax.Array]:
     layout, K = Layout.of(V.shape), model.num_components
-    module, counted = _module(model), _COUNTED[type(model)]
+    module, counted = collapsed.algorithm(model), COUNTED[type(model)]
     priors = module.Priors(**model.priors(V.shape))
     cells = layout.to_diagonals(V == 1), layout.to_diagonals(~jnp.isnan(V))
     assigned = collapsed.assign(model, V, labels)
-    update = _UPDATES[type(model), order]
-    prior = _PRIORS[type(model)](priors, assigned.counts)
+    update = UPDATES[type(model), order]
+    prior = PRIORS[type(model)](priors, assigned.counts)
     if order == 2:
-        counted = partial(_with_variances, counted)
+        counted = partial(with_variances, counted)
 
     def recount(expected: Labels) -> Sides:
         return count_expected(counted, cells[0], expected, layout)
@@ -184,19 +155,19 @@ def _fit(
         expected, counters = sweep_expected(
             update, counted, state.counters, prior, *cells, state.expected, layout, portion
         )
-        change = _change(state.counters, counters, cells[1].sum())
+        change = counter_change(state.counters, counters, cells[1].sum())
         record = {"change": change if portion is None else change / portion}
         counters = lax.cond(
             iteration % _RECOUNT_EVERY == _RECOUNT_EVERY - 1, recount, lambda _: counters, expected
         )
         if heldout is not None:
-            W, H = module.mean_factors(_counts(module, counters), priors)
+            W, H = module.mean_factors(as_counts(model, counters), priors)
             record["perplexity"] = mean_negative_log_likelihood(W @ H, heldout)
         return _State(expected, counters), record
 
     expected = _one_hot(layout, assigned.assignments, K)
     state, history = iterate(step, _State(expected, recount(expected)), max_iter, tol)
-    counts = _counts(module, recount(state.expected))
+    counts = as_counts(model, recount(state.expected))
     W, H = module.mean_factors(counts, priors)
     return counts, history, log_likelihood(W @ H, V)
 
@@ -210,138 +181,8 @@ def _one_hot(layout: Layout, assignments: jax.Array, K: int) -> Labels:
     )
 
 
-def _counts(module: Any, counters: Sides) -> Any:
-    if module is dir_dir:
-        return dir_dir.Counts(L=counters.row[0], Q=counters.column[0])
-    B, A = counters.column[:2]
-    return beta_dir.Counts(L=counters.row[0], A=A, B=B)
-
-
 def _portion(iteration: jax.Array, anneal_after: int | None) -> jax.Array | None:
     """How far a sweep moves: all the way, and 1/2, 1/3, ... once annealing has begun."""
     if anneal_after is None:
         return None
     return 1.0 / jnp.maximum(1, iteration - anneal_after + 2)
-
-
-def _change(before: Sides, after: Sides, num_observed: jax.Array) -> jax.Array:
-    """Mean change per cell: one that leaves a component for another changes each side by 2."""
-    moved = jax.tree.map(lambda x, y: jnp.abs(x - y).sum(), before, after)
-    sides = jnp.stack(jax.tree.leaves(moved)).sum()
-    return sides / (4 * num_observed)
-
-
-def _best(checked: problem.Problem, counts: Any, history: Any, scores: jax.Array) -> Any:
-    best = int(jnp.argmax(scores))
-    counts, history = jax.tree.map(lambda x: x[best], (counts, history))
-    posterior = checked.finish(
-        VariationalPosterior(
-            model=checked.model,
-            parameters=_parameters(checked, counts),
-            **history,
-        )
-    )
-    if len(scores) > 1:
-        posterior.trace["restarts"] = np.asarray(scores)
-    return posterior
-
-
-def _parameters(checked: problem.Problem, counts: Any) -> dict[str, jax.Array]:
-    """Prior plus expected counts, in the layout of the model's hyperparameters."""
-    priors = checked.model.priors(checked.V.shape)
-    if isinstance(checked.model, DirDir):
-        return {"gamma": (priors["gamma"] + counts.L).T, "eta": priors["eta"] + counts.Q}
-    return {
-        "gamma": (priors["gamma"] + counts.L).T,
-        "alpha": priors["alpha"] + counts.A,
-        "beta": priors["beta"] + counts.B,
-    }
-
-
-# ------------------------------------------------------------------------- one cell's update
-
-
-def _correction(x: jax.Array, variance: jax.Array) -> jax.Array:
-    """The second-order term of E log x."""
-    return -variance / (2 * x * x)
-
-
-def _softmax(log_weights: jax.Array) -> jax.Array:
-    return jax.nn.softmax(log_weights, axis=0)
-
-
-def _update_beta_dir(counters: Sides, prior: Sides, v: jax.Array) -> Labels:
-    return (beta_dir.conditional_weights(counters, prior, v),)
-
-
-def _update_beta_dir_2(counters: Sides, prior: Sides, v: jax.Array) -> Labels:
-    (L, var_L), (B, A, var_B, var_A) = counters
-    gamma, (alpha, beta) = prior
-    weights = beta_dir.conditional_weights(Sides((L,), (B, A)), prior, v)
-    matching = jnp.where(v, _correction(alpha + A, var_A), _correction(beta + B, var_B))
-    total = _correction(alpha + beta + A + B, var_A + var_B)
-    return (_softmax(jnp.log(weights) + _correction(gamma + L, var_L) + matching - total),)
-
-
-def _update_dir_dir(counters: Sides, prior: Sides, v: jax.Array) -> Labels:
-    (L,), _ = counters
-    (gamma, gamma_rest, others_row), column_prior = prior
-    z_weights, q = dir_dir.conditional_weights(counters, Sides(gamma, column_prior), v)
-    z = jnp.maximum(z_weights, 0)  # rounding: the counters of a line may sum to a little more
-    c = jnp.where(v, z, q * (jnp.maximum(others_row - L, 0) + gamma_rest))
-    return z, c
-
-
-def _update_dir_dir_2(counters: Sides, prior: Sides, v: jax.Array) -> Labels:
-    (L, var_L), (Q, var_Q) = counters
-    (gamma, _, _), (eta, _, _) = prior
-    # exp E log of both, each up to a factor: scaled so that the largest is 1
-    log_l = jnp.log(gamma + L) + _correction(gamma + L, var_L)
-    log_q = jnp.log(eta + Q) + _correction(eta + Q, var_Q)
-    l, q = (jnp.exp(x - x.max(0)) for x in (log_l, log_q))  # noqa: E741
-    z = l * jnp.where(v, q, _sum_of_the_others(q))
-    return z, jnp.where(v, z, q * _sum_of_the_others(l))
-
-
-def _sum_of_the_others(x: jax.Array) -> jax.Array:
-    others = 1 - jnp.eye(len(x), dtype=x.dtype)
-    return jnp.dot(others, x, precision="highest")
-
-
-def _count_beta_dir(v: jax.Array, expected: Labels) -> Sides:
-    (r,) = expected
-    return Sides(row=(r,), column=(jnp.where(v, 0, r), jnp.where(v, r, 0)))
-
-
-def _count_dir_dir(v: jax.Array, expected: Labels) -> Sides:
-    z, c = expected
-    return Sides(row=(z,), column=(c,))
-
-
-def _with_variances(counted: Any, v: jax.Array, expected: Labels) -> Sides:
-    """What a cell adds to the expected counters, and r (1 - r) to their variances."""
-    means = counted(v, expected)
-    variances = counted(v, tuple(r * (1 - r) for r in expected))
-    return Sides(*(mean + variance for mean, variance in zip(means, variances, strict=True)))
-
-
-def _prior_beta_dir(priors: beta_dir.Priors, counts: beta_dir.Counts) -> Sides:
-    return Sides(row=priors.gamma, column=(priors.alpha, priors.beta))
-
-
-def _prior_dir_dir(priors: dir_dir.Priors, counts: dir_dir.Counts) -> Sides:
-    def side(prior: jax.Array, count: jax.Array) -> tuple[jax.Array, ...]:
-        others = count.sum(0, keepdims=True) - 1  # observed cells of the line but one
-        return prior, dir_dir.sum_of_the_others(prior), others
-
-    return Sides(row=side(priors.gamma, counts.L), column=side(priors.eta, counts.Q))
-
-
-_COUNTED: dict[Any, Any] = {BetaDir: _count_beta_dir, DirDir: _count_dir_dir}
-_PRIORS: dict[Any, Any] = {BetaDir: _prior_beta_dir, DirDir: _prior_dir_dir}
-_UPDATES: dict[Any, Any] = {
-    (BetaDir, 0): _update_beta_dir,
-    (BetaDir, 2): _update_beta_dir_2,
-    (DirDir, 0): _update_dir_dir,
-    (DirDir, 2): _update_dir_dir_2,
-}

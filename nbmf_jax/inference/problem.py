@@ -14,7 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from nbmf_jax.data import as_binary_matrix
-from nbmf_jax.data.matrix import BinaryMatrix
 from nbmf_jax.inference import collapsed
 from nbmf_jax.inference.results import PointEstimate, VariationalPosterior
 from nbmf_jax.models import BetaDir, DirBeta, DirDir
@@ -73,7 +72,7 @@ def check(
         heldout=held.T if turn and held is not None else held,
         starts=starts.swapaxes(-1, -2) if turn and starts is not None else starts,
         transposed=turn,
-        labels=_labels(matrix),
+        labels=(matrix.own_row_labels, matrix.own_column_labels),
     )
 
 
@@ -131,12 +130,3 @@ def _check_starts(model: Any, V: jax.Array, start: Any, num_restarts: int) -> ja
     for one in labels:
         collapsed.check_labels(model, V, one, name="start")
     return labels
-
-
-def _labels(matrix: BinaryMatrix) -> tuple[Any, Any]:
-    """The matrix's labels, or None where it has just the numbers 0, 1, ...."""
-
-    def own(labels: list[Any]) -> Any:
-        return None if labels == list(range(len(labels))) else tuple(labels)
-
-    return own(matrix.row_labels), own(matrix.column_labels)
