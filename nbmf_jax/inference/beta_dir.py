@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from nbmf_jax.inference.categorical import count_labels, draw_index, pad, padded_size
 from nbmf_jax.inference.diagonal import Labels, Sides, sweep_diagonals
@@ -56,6 +57,21 @@ class Counts(NamedTuple):
 def initial_labels(key: jax.Array, V: jax.Array, num_components: int) -> jax.Array:
     """Uniform start: (1, F, N) labels."""
     return jax.random.randint(key, (NUM_LABELS, *V.shape), 0, num_components)
+
+
+def draw_labels(key: jax.Array, V: jax.Array, W: jax.Array, H: jax.Array) -> jax.Array:
+    """(1, F, N) labels from p(z_fn = k | W, H, v) ~ w_fk h_kn^v (1 - h_kn)^(1 - v).
+
+    W is (K, F), H is (K, N); column after column, so that memory does not grow with N.
+    """
+
+    def column(cells: tuple[jax.Array, ...]) -> jax.Array:
+        v, h, uniforms = cells
+        h = h[:, None]
+        return draw_index(pad(W * jnp.where(v, h, 1 - h)), uniforms)
+
+    uniforms = jax.random.uniform(key, V.T.shape, W.dtype)
+    return lax.map(column, (V.T, H.T, uniforms)).T[None]
 
 
 def agrees(V: jax.Array, labels: jax.Array) -> jax.Array:

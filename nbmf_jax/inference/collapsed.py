@@ -25,6 +25,7 @@ __all__ = [
     "assign",
     "assignments_shape",
     "check_labels",
+    "draw_assignments",
     "draw_factors",
     "initial_assignments",
     "log_joint",
@@ -81,6 +82,16 @@ def initial_assignments(key: jax.Array, model: Model, V: jax.Array) -> jax.Array
     """Uniform over the K components (in Dir-Dir: over the pairs that V allows)."""
     labels = algorithm(model).initial_labels(key, _ones(model, V), model.num_components)
     return _assignments(model, labels)
+
+
+def draw_assignments(
+    key: jax.Array, model: Model, V: jax.Array, factors: dict[str, jax.Array]
+) -> jax.Array:
+    """Labels from p(assignments | W, H, V)."""
+    W, H = factors["W"].T, factors["H"]
+    if isinstance(model, DirBeta):
+        W, H = H, W
+    return _assignments(model, algorithm(model).draw_labels(key, _ones(model, V), W, H))
 
 
 def agreeing(model: Model, V: jax.Array, assignments: jax.Array) -> jax.Array:

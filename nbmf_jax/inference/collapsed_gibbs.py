@@ -18,6 +18,7 @@ from numpyro.infer.mcmc import MCMCKernel
 from numpyro.util import is_prng_key
 
 from nbmf_jax.inference import collapsed
+from nbmf_jax.inference.results import VariationalPosterior
 from nbmf_jax.models.base import FactorModel, observe
 
 __all__ = ["CollapsedGibbs", "CollapsedGibbsState"]
@@ -63,9 +64,11 @@ class CollapsedGibbs(MCMCKernel):
     repeats the initial W and H, while its `potential_energy` and `num_active` are real.
 
     Chains start from labels drawn uniformly over the K components, or from
-    `init_params={"assignments": ...}` (with a leading chain axis for several chains). All of
-    MCMC's chain methods work, and give the same draws for the same keys. Pass V as a NumPy or
-    JAX array with NaN for missing: a DataFrame works too, but is traced again at every run.
+    `init_params={"assignments": ...}` (with a leading chain axis for several chains), or from
+    labels drawn given the means of a `VariationalPosterior`: `init_params=posterior`, and
+    `posterior.for_chains(4)` for four chains. All of MCMC's chain methods work, and give the same
+    draws for the same keys. Pass V as a NumPy or JAX array with NaN for missing: a DataFrame
+    works too, but is traced again at every run.
 
     >>> import jax, nbmf_jax as nbmf
     >>> from numpyro.infer import MCMC
@@ -165,6 +168,8 @@ def _init_chain(
     key, key_start = jax.random.split(key)
     if start is None:
         start = collapsed.initial_assignments(key_start, model, V)
+    elif isinstance(start, VariationalPosterior):
+        start = collapsed.draw_assignments(key_start, model, V, start.mean())
     assigned = collapsed.assign(model, V, start)
     return CollapsedGibbsState(
         z=collapsed.mean_factors(model, V.shape, assigned.counts),
@@ -193,12 +198,16 @@ def _observed(model_args: tuple[Any, ...], model_kwargs: dict[str, Any] | None) 
 
 
 def _check_start(model: Any, V: jax.Array, init_params: Any, vectorized: bool) -> Any:
-    """Assignments to start from, or None for the uniform start."""
+    """Assignments or a posterior to start from, or None for the uniform start."""
     if init_params is None:
         return None
+    if isinstance(init_params, VariationalPosterior):
+        return _check_posterior(model, V, init_params, vectorized)
     if not isinstance(init_params, dict) or set(init_params) != {"assignments"}:
         found = sorted(init_params) if isinstance(init_params, dict) else type(init_params).__name__
-        raise ValueError(f"init_params must be {{'assignments': labels}}, got {found}")
+        raise ValueError(
+            f"init_params must be {{'assignments': labels}} or a VariationalPosterior, got {found}"
+        )
     start = jnp.asarray(init_params["assignments"])
     shape = collapsed.assignments_shape(model, V.shape)
     given = start.shape[1:] if vectorized else start.shape
@@ -211,3 +220,18 @@ def _check_start(model: Any, V: jax.Array, init_params: Any, vectorized: bool) -
         for chain in start if vectorized else [start]:
             collapsed.check_labels(model, V, chain, name="init_params['assignments']")
     return start
+
+
+def _check_posterior(
+    model: Any, V: jax.Array, posterior: VariationalPosterior, vectorized: bool
+) -> VariationalPosterior:
+    found = tuple(factor.shape[-2:] for factor in posterior.mean().values())
+    K, (F, N) = model.num_components, V.shape
+    if found != ((F, K), (K, N)):
+        raise ValueError(
+            f"init_params is a posterior with W {found[0]} and H {found[1]}, but the model and V "
+            f"need {(F, K)} and {(K, N)}"
+        )
+    if vectorized and any(factor.ndim != 3 for factor in posterior.mean().values()):
+        raise ValueError("for several chains pass init_params=posterior.for_chains(num_chains)")
+    return posterior

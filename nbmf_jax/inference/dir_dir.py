@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from nbmf_jax.inference.categorical import count_labels, draw_index, pad
 from nbmf_jax.inference.diagonal import Labels, Sides, sweep_diagonals
@@ -54,6 +55,22 @@ def initial_labels(key: jax.Array, V: jax.Array, num_components: int) -> jax.Arr
     z = jax.random.randint(key_z, V.shape, 0, num_components)
     step = jax.random.randint(key_c, V.shape, 1, num_components)
     return jnp.stack([z, jnp.where(V, z, (z + step) % num_components)])
+
+
+def draw_labels(key: jax.Array, V: jax.Array, W: jax.Array, H: jax.Array) -> jax.Array:
+    """(2, F, N) pairs from p(z, c | W, H, v): z = c at ones, z != c at zeros.
+
+    W is (K, F), H is (K, N); column after column, so that memory does not grow with N.
+    """
+
+    def column(cells: tuple[jax.Array, ...]) -> jax.Array:
+        v, h, uniforms = cells
+        h, others = h[:, None], sum_of_the_others(h[:, None])
+        z = draw_index(pad(W * jnp.where(v, h, others)), uniforms[0])
+        return jnp.stack(_with_partner(z, pad(h), v, uniforms[1]))
+
+    uniforms = jax.random.uniform(key, (V.shape[1], 2, V.shape[0]), W.dtype)
+    return jnp.moveaxis(lax.map(column, (V.T, H.T, uniforms)), 0, 2)
 
 
 def agrees(V: jax.Array, labels: jax.Array) -> jax.Array:
@@ -113,9 +130,13 @@ def sweep(
 def draw_pair(counters: Sides, prior: Sides, v: jax.Array, uniforms: Labels) -> Labels:
     """New labels z and c for one cell per lane."""
     z_weights, q = conditional_weights(counters, prior, v)
-    z = draw_index(z_weights, uniforms[0])
+    return _with_partner(draw_index(z_weights, uniforms[0]), q, v, uniforms[1])
+
+
+def _with_partner(z: jax.Array, q: jax.Array, v: jax.Array, uniforms: jax.Array) -> Labels:
+    """z, and c given z: the same at a one, another with weights q at a zero."""
     different = jnp.arange(len(q), dtype=z.dtype)[:, None] != z
-    c = draw_index(jnp.where(different, q, 0), uniforms[1])
+    c = draw_index(jnp.where(different, q, 0), uniforms)
     return z, jnp.where(v, z, c)
 
 

@@ -105,6 +105,14 @@ class VariationalPosterior(_Result):
             raise ValueError(f"num_samples must be at least 1, got {num_samples}")
         return _sample(jax.random.split(key, num_samples), self._of("_of_W"), self._of("_of_H"))
 
+    def for_chains(self, num_chains: int) -> VariationalPosterior:
+        """The same posterior `num_chains` times, as `MCMC.run(..., init_params=...)` wants it."""
+
+        def repeat(x: Any) -> jax.Array:
+            return jnp.broadcast_to(jnp.asarray(x), (num_chains, *jnp.shape(x)))
+
+        return jax.tree.map(repeat, self)
+
     def transposed(self) -> VariationalPosterior:
         """The posterior of V transposed: Beta-Dir turns into Dir-Beta and back."""
         names = {"gamma": "eta", "eta": "gamma"}  # the Dirichlet parameters of W and of H

@@ -11,8 +11,9 @@ then moves the global counters by a step rho_t = (t + delay)^-forgetting:
 
     L <- (1 - rho_t) L + rho_t (N / columns in the batch) E[L of the batch]
 
-A last pass with W fixed gives the posterior of every column of H, and L as the exact sum of its
-batches. Dir-Beta is Beta-Dir on V transposed: its batches are rows.
+The first batch is fitted by `cvb0`, for a start. A last pass with W fixed gives the posterior of
+every column of H, and L as the exact sum of its batches. Dir-Beta is Beta-Dir on V transposed: its
+batches are rows.
 """
 
 from __future__ import annotations
@@ -30,12 +31,15 @@ from tqdm.auto import tqdm
 
 from nbmf_jax.data.batches import Batches, open_batches
 from nbmf_jax.inference import beta_dir, dir_dir, problem
+from nbmf_jax.inference.cvb0 import cvb0, memory_needed
 from nbmf_jax.inference.restarts import variational_posterior
 from nbmf_jax.inference.results import VariationalPosterior
 from nbmf_jax.models import DirBeta, DirDir
 from nbmf_jax.models.likelihood import inside, mean_negative_log_likelihood
 
 __all__ = ["stochastic_cvb0"]
+
+_START_MEMORY = 2**28  # bytes of expected labels in the fit of the first batch
 
 
 def stochastic_cvb0(
@@ -45,7 +49,7 @@ def stochastic_cvb0(
     *,
     batch_size: int = 256,
     num_passes: int = 1,
-    num_local: int = 10,
+    num_local: int = 20,
     delay: float = 1.0,
     forgetting: float = 0.7,
     num_lines: int | None = None,
@@ -95,10 +99,12 @@ def stochastic_cvb0(
     read = partial(_blocks, batches, rng, progress_bar)
     fit = partial(_fit_batch, priors=priors, num_local=num_local)
     H = _HTables(inner, batches.shape[1])
-    L = _start(key_start, inner, batches.shape)
+    L: Any = None
     trace: dict[str, list[float]] = {"fit": [], "change": []}
     for _ in range(1 if batches.once else num_passes):
         for columns, block in read():
+            if L is None:
+                L = _start(key_start, inner, block, batches.shape[1])
             counts, nats = fit(L, block)
             H.store(columns, counts)
             step = (len(trace["fit"]) + delay) ** -forgetting
@@ -170,10 +176,19 @@ def _shared_priors(model: Any, shape: tuple[int, int]) -> Any:
     return (dir_dir if isinstance(model, DirDir) else beta_dir).Priors(**priors)
 
 
-def _start(key: jax.Array, model: Any, shape: tuple[int, int]) -> jax.Array:
-    """Counters (K, F) of rows of W drawn uniformly from the simplex."""
-    F, N = shape
-    return N * jax.random.dirichlet(key, jnp.ones(model.num_components), (F,)).T
+def _start(key: jax.Array, model: Any, block: np.ndarray, num_columns: int) -> jax.Array:
+    """Counters (K, F) from a fit of the first batch, or of what of it fits in memory.
+
+    From W at random the steps get small before the components have found their parts.
+    """
+    per_column = memory_needed(model, (len(block), 1))
+    part = block[:, : max(1, _START_MEMORY // per_column)]
+    posterior = cvb0(
+        key, model, part, max_iter=100, tol=1e-4, memory_limit=2 * per_column * part.shape[1]
+    )
+    observed = max(1, int(np.isfinite(part).any(0).sum()))
+    counts = posterior.parameters["gamma"].T - model.priors(part.shape)["gamma"]
+    return jnp.maximum(counts, 0) * (num_columns / observed)
 
 
 @jax.jit
