@@ -73,9 +73,10 @@ def cvb0(
             returned, `trace["restarts"]` has all of them. A component that has become empty stays
             empty, so the start matters: use several.
         heldout: a matrix of V's shape whose perplexity is traced at each iteration.
-        anneal_after: from this iteration on a sweep moves every cell only 1/2, 1/3, ... of the way
-            (Ishiguro, Sato & Ueda 2017), which ends oscillations. `change` is divided by that
-            portion, so that `tol` means the same.
+        anneal_after: from this iteration on a sweep moves every cell only 1/sqrt(2), 1/sqrt(3),
+            ... of the way (after Ishiguro, Sato & Ueda 2017), which ends oscillations. CVB0 was
+            never seen to oscillate; `order=2` does with hyperparameters far below 1. `change` is
+            divided by that portion, so that `tol` means the same.
         memory_limit: most bytes for the expected assignments, the only array of size F x N x K
             (two of them in Dir-Dir; `memory_needed` tells).
 
@@ -182,7 +183,7 @@ def _one_hot(layout: Layout, assignments: jax.Array, K: int) -> Labels:
 
 
 def _portion(iteration: jax.Array, anneal_after: int | None) -> jax.Array | None:
-    """How far a sweep moves: all the way, and 1/2, 1/3, ... once annealing has begun."""
+    """How far a sweep moves: all the way, then 1/sqrt(2), 1/sqrt(3), ... (1/t stops too soon)."""
     if anneal_after is None:
         return None
-    return 1.0 / jnp.maximum(1, iteration - anneal_after + 2)
+    return jnp.maximum(1, iteration - anneal_after + 2) ** -0.5
