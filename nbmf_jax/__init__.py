@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from nbmf_jax.data import as_binary_matrix as as_binary_matrix
     from nbmf_jax.data import datasets as datasets
     from nbmf_jax.inference.bica import bica as bica
+    from nbmf_jax.inference.blocks import NBMFBlock as NBMFBlock
+    from nbmf_jax.inference.blocks import make_gibbs_fn as make_gibbs_fn
     from nbmf_jax.inference.collapsed_gibbs import CollapsedGibbs as CollapsedGibbs
     from nbmf_jax.inference.cvb0 import cvb0 as cvb0
     from nbmf_jax.inference.em import em as em
@@ -35,6 +37,7 @@ _HOME = {
     "ConjugateGuide": "nbmf_jax.inference.guide",
     "DirBeta": "nbmf_jax.models",
     "DirDir": "nbmf_jax.models",
+    "NBMFBlock": "nbmf_jax.inference.blocks",
     "PointEstimate": "nbmf_jax.inference.results",
     "VariationalPosterior": "nbmf_jax.inference.results",
     "align_components": "nbmf_jax.posterior.align",
@@ -44,6 +47,7 @@ _HOME = {
     "datasets": "nbmf_jax.data",
     "diagnose": "nbmf_jax.posterior.diagnose",
     "em": "nbmf_jax.inference.em",
+    "make_gibbs_fn": "nbmf_jax.inference.blocks",
     "map_gradient": "nbmf_jax.inference.map_gradient",
     "stochastic_cvb0": "nbmf_jax.inference.stochastic_cvb0",
     "to_arviz": "nbmf_jax.posterior.convert",

@@ -1,0 +1,278 @@
+"""A factorization as one block of a larger model: W and H by our exact update, the rest by NUTS.
+
+Given the other sites theta, one update of (W, H) is: labels ~ p(Z | W, H, V), collapsed sweeps over
+the labels, then (W, H) ~ p(W, H | Z, V, theta). It leaves p(W, H | V, theta) invariant, and so is a
+valid Gibbs step if V is the only child of W and H. p(theta | W, H, Z, V) does not contain Z, so the
+labels may also be carried from step to step, as `NBMFBlock` does.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from numpyro.infer.gibbs import GIBBS_SITES_KWARG
+from numpyro.infer.inspect import get_dependencies
+from numpyro.infer.mcmc import MCMCKernel
+
+from nbmf_jax.data import as_binary_matrix
+from nbmf_jax.inference import collapsed
+from nbmf_jax.inference.problem import check_count, check_model
+
+__all__ = ["NBMFBlock", "NBMFBlockState", "make_gibbs_fn"]
+
+Build = Callable[[dict[str, jax.Array]], Any]
+
+
+class NBMFBlockState(NamedTuple):
+    """State of the block."""
+
+    z: dict[str, jax.Array]  # W and H, by the names of their sites
+    assignments: jax.Array  # (F, N), or (2, F, N) in Dir-Dir
+    num_active: jax.Array  # () components with at least one z
+    rng_key: jax.Array
+
+
+class NBMFBlock(MCMCKernel):
+    """The exact update of a factorization as a block of `numpyro.infer.Gibbs`.
+
+    Args:
+        model: the whole NumPyro model, the very callable that the other blocks get.
+        build: `build(sites)` returns the `BetaDir`, `DirBeta` or `DirDir` given the values of all
+            other latent sites, e.g. `lambda sites: BetaDir(8, gamma=sites["gamma"])`.
+        V: the matrix that the factorization explains, NaN = missing.
+        num_sweeps: sweeps over the labels per step.
+        sites: names of the sites of W and H.
+
+    W and H may have no other child than the observed matrix: the update would be silently wrong,
+    and `init` refuses. (For such models use NUTS alone: the likelihood of a `BetaDir` in a model
+    is differentiable.) Concentrations below about 0.1 underflow in float32, and NUTS on gamma
+    given such W is biased: keep gamma above that.
+
+    >>> import jax, numpyro, nbmf_jax as nbmf, numpyro.distributions as dist
+    >>> from numpyro.infer import MCMC, NUTS, Gibbs
+    >>> V = nbmf.datasets.load("southern_women").to_numpy()
+    >>> def model(V):
+    ...     gamma = numpyro.sample("gamma", dist.Gamma(2.0, 2.0))
+    ...     nbmf.BetaDir(3, gamma=gamma)(V)
+    >>> block = nbmf.NBMFBlock(model, lambda sites: nbmf.BetaDir(3, gamma=sites["gamma"]), V)
+    >>> kernel = Gibbs([(block, ["W", "H"]), (NUTS(model), None)])
+    >>> mcmc = MCMC(kernel, num_warmup=20, num_samples=10, progress_bar=False)
+    >>> mcmc.run(jax.random.key(0), V)
+    >>> sorted(mcmc.get_samples())
+    ['H', 'W', 'gamma']
+    """
+
+    sample_field = "z"
+
+    def __init__(
+        self,
+        model: Callable[..., Any],
+        build: Build,
+        V: Any,
+        num_sweeps: int = 1,
+        sites: tuple[str, str] = ("W", "H"),
+    ) -> None:
+        if not callable(model) or not callable(build):
+            raise TypeError("model and build must be callable: NBMFBlock(model, build, V)")
+        self._model = model
+        self._bare_model = model
+        self._build = build
+        self._V = _observed(V)
+        self._num_sweeps = check_count("num_sweeps", num_sweeps)
+        self._sites = _check_sites(sites)
+
+    @property
+    def model(self) -> Any:
+        """The whole model, for `Gibbs` and ArviZ."""
+        return self._model
+
+    @property
+    def default_fields(self) -> tuple[str, ...]:
+        """Fields that MCMC collects without being asked."""
+        return (self.sample_field, "num_active")
+
+    def init(
+        self,
+        rng_key: jax.Array,
+        num_warmup: int,
+        init_params: Any,
+        model_args: tuple[Any, ...],
+        model_kwargs: dict[str, Any] | None,
+    ) -> NBMFBlockState:
+        """Check that the update is valid in this model; draw the first labels given W and H."""
+        if not init_params or set(init_params) != set(self._sites):
+            found = sorted(init_params or {})
+            raise ValueError(
+                f"the block must own exactly the sites {list(self._sites)}, got {found}; write "
+                f"Gibbs([(NBMFBlock(...), {list(self._sites)}), (NUTS(model), None)])"
+            )
+        others = dict(model_kwargs or {})
+        conditioned_on = others.pop(GIBBS_SITES_KWARG, {})
+        check_children(self._bare_model, self._sites, model_args, others)
+        factors = _build_checked(self._build, conditioned_on)
+        rng_key, key_labels = jax.random.split(rng_key)
+        values = {name: jnp.asarray(value) for name, value in init_params.items()}
+        labels = collapsed.draw_assignments(key_labels, factors, self._V, self._factors(values))
+        assigned = collapsed.assign(factors, self._V, labels)
+        return NBMFBlockState(
+            z=values,
+            assignments=assigned.assignments,
+            num_active=_num_active(assigned),
+            rng_key=rng_key,
+        )
+
+    def sample(
+        self,
+        state: NBMFBlockState,
+        model_args: tuple[Any, ...],
+        model_kwargs: dict[str, Any] | None,
+    ) -> NBMFBlockState:
+        """Sweeps over the labels, then W and H given them."""
+        rng_key, key_sweeps, key_factors = jax.random.split(state.rng_key, 3)
+        factors = self._build((model_kwargs or {}).get(GIBBS_SITES_KWARG, {}))
+        before = collapsed.assign(factors, self._V, state.assignments)
+        after = collapsed.sweep(key_sweeps, factors, self._V, before, self._num_sweeps)
+        drawn = collapsed.draw_factors(key_factors, factors, self._V.shape, after.counts)
+        W, H = self._sites
+        return NBMFBlockState(
+            z={W: drawn["W"], H: drawn["H"]},
+            assignments=after.assignments,
+            num_active=_num_active(after),
+            rng_key=rng_key,
+        )
+
+    def refresh(
+        self,
+        state: NBMFBlockState,
+        model_args: tuple[Any, ...],
+        model_kwargs: dict[str, Any] | None,
+    ) -> NBMFBlockState:
+        """Nothing that depends on the other sites is kept."""
+        return state
+
+    def wrap_model(self, wrapper: Callable[[Any], Any]) -> NBMFBlock:
+        """The same block on a wrapped model; `Gibbs` conditions it on the other sites."""
+        block = copy.copy(self)
+        block._model = wrapper(self._model)
+        return block
+
+    def get_constrain_fn(self, model_args: Any, model_kwargs: Any) -> Callable[[Any], Any]:
+        """W and H are kept as they are."""
+        return lambda z: z
+
+    def _factors(self, values: dict[str, jax.Array]) -> dict[str, jax.Array]:
+        W, H = self._sites
+        return {"W": values[W], "H": values[H]}
+
+
+def make_gibbs_fn(
+    build: Build,
+    V: Any,
+    num_sweeps: int = 1,
+    model: Callable[..., Any] | None = None,
+    sites: tuple[str, str] = ("W", "H"),
+) -> Callable[..., dict[str, jax.Array]]:
+    """The same update as a `gibbs_fn` for `numpyro.infer.HMCGibbs`.
+
+    The labels are drawn anew from W and H at every step, since a `gibbs_fn` carries nothing. Given
+    `model`, a model without arguments (or with its arguments bound), its first call checks that
+    W and H have no other child than V; without it that cannot be checked, and a model in which
+    they have gives silently wrong answers.
+
+    >>> import jax, numpyro, nbmf_jax as nbmf, numpyro.distributions as dist
+    >>> from numpyro.infer import HMCGibbs, MCMC, NUTS
+    >>> V = nbmf.datasets.load("southern_women").to_numpy()
+    >>> def model():
+    ...     gamma = numpyro.sample("gamma", dist.Gamma(2.0, 2.0))
+    ...     nbmf.BetaDir(3, gamma=gamma)(V)
+    >>> build = lambda sites: nbmf.BetaDir(3, gamma=sites["gamma"])
+    >>> gibbs_fn = nbmf.make_gibbs_fn(build, V, model=model)
+    >>> kernel = HMCGibbs(NUTS(model), gibbs_fn, gibbs_sites=["W", "H"])
+    >>> mcmc = MCMC(kernel, num_warmup=20, num_samples=10, progress_bar=False)
+    >>> mcmc.run(jax.random.key(0))
+    """
+    W, H = _check_sites(sites)
+    observed = _observed(V)
+    num_sweeps = check_count("num_sweeps", num_sweeps)
+    unchecked = [] if model is None else [model]
+
+    def gibbs_fn(
+        *, rng_key: jax.Array, gibbs_sites: dict[str, Any], hmc_sites: dict[str, Any]
+    ) -> dict[str, jax.Array]:
+        if set(gibbs_sites) != {W, H}:
+            raise ValueError(f"gibbs_sites must be {[W, H]}, got {sorted(gibbs_sites)}")
+        if unchecked:
+            check_children(unchecked.pop(), (W, H), (), {})
+        factors = _build_checked(build, hmc_sites)
+        now = {"W": gibbs_sites[W], "H": gibbs_sites[H]}
+        new = update_factors(rng_key, factors, observed, now, num_sweeps)
+        return {W: new["W"], H: new["H"]}
+
+    return gibbs_fn
+
+
+def update_factors(
+    key: jax.Array, model: Any, V: jax.Array, factors: dict[str, jax.Array], num_sweeps: int
+) -> dict[str, jax.Array]:
+    """One draw of W and H that leaves p(W, H | V) invariant."""
+    key_labels, key_sweeps, key_factors = jax.random.split(key, 3)
+    labels = collapsed.draw_assignments(key_labels, model, V, factors)
+    before = collapsed.assign(model, V, labels)
+    after = collapsed.sweep(key_sweeps, model, V, before, num_sweeps)
+    return collapsed.draw_factors(key_factors, model, V.shape, after.counts)
+
+
+def check_children(
+    model: Callable[..., Any], sites: tuple[str, str], model_args: Any, model_kwargs: Any
+) -> None:
+    """Refuse a model in which W or H has another child than one observed matrix."""
+    dependencies = get_dependencies(model, model_args, model_kwargs)["prior_dependencies"]
+    missing = [site for site in sites if site not in dependencies]
+    if missing:
+        raise ValueError(
+            f"the model has no sample site {missing[0]!r}; it has {sorted(dependencies)}. Name the "
+            f"factors with sites=(..., ...), e.g. ('nmf/W', 'nmf/H') under scope"
+        )
+    children = {
+        name: sorted(set(parents) & set(sites))
+        for name, parents in dependencies.items()
+        if name not in sites and set(parents) & set(sites)
+    }
+    both = [name for name, parents in children.items() if len(parents) == 2]
+    others = sorted(set(children) - set(both[:1]))
+    if others:
+        parents = " and ".join(children[others[0]])
+        raise ValueError(
+            f"site {others[0]!r} depends on {parents}: with a child besides the factorized matrix "
+            f"the conjugate update of W and H would be wrong. Use NUTS on the whole model instead, "
+            f"which needs no block"
+        )
+    if not both:
+        raise ValueError(f"no site depends on both {sites[0]!r} and {sites[1]!r}")
+
+
+def _observed(V: Any) -> jax.Array:
+    return jnp.asarray(as_binary_matrix(V).values, jnp.result_type(float))
+
+
+def _check_sites(sites: Any) -> tuple[str, str]:
+    if len(sites) != 2 or not all(isinstance(site, str) for site in sites):
+        raise ValueError(f"sites must be the two names of W and H, got {sites!r}")
+    return sites[0], sites[1]
+
+
+def _build_checked(build: Build, sites: dict[str, Any]) -> Any:
+    try:
+        return check_model(build(sites))
+    except KeyError as error:
+        raise ValueError(
+            f"build asked for the site {error}, but the other sites are {sorted(sites)}"
+        ) from None
+
+
+def _num_active(assigned: collapsed.Assigned) -> jax.Array:
+    return jnp.sum(assigned.counts.sizes > 0, dtype=jnp.int32)
