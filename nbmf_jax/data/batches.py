@@ -18,6 +18,8 @@ from nbmf_jax.data.matrix import as_binary_matrix
 
 __all__ = ["Batches", "open_batches"]
 
+_DEFAULT_SIZE = 256
+
 Batch = tuple[NDArray[np.intp], NDArray[np.float32]]
 
 
@@ -58,19 +60,20 @@ class Batches:
         if not isinstance(self._source, np.memmap):
             return self._source[:, columns]
         part = slice(columns[0], columns[-1] + 1)
-        block = self._source[part].T if self._transposed else self._source[:, part]
+        block = self._source[part] if self._transposed else self._source[:, part]
         line = "rows" if self._transposed else "columns"
-        name = f"V, {line} {columns[0]} to {columns[-1]},"
-        return as_binary_matrix(np.asarray(block), name=name).values
+        name = f"V ({line} from {columns[0]} to {columns[-1]})"
+        values = as_binary_matrix(np.asarray(block), name=name).values
+        return values.T if self._transposed else values
 
     def _in_order(self) -> Iterator[Batch]:
         first, (F, N) = 0, self.shape
         for number, part in enumerate(self._source):
-            block = as_binary_matrix(part, name=f"V, batch {number},").values
+            block = as_binary_matrix(part, name=f"V (batch {number})").values
             block = block.T if self._transposed else block
             if block.shape[0] != F or first + block.shape[1] > N:
                 raise ValueError(
-                    f"V, batch {number}, has {block.shape[0]} x {block.shape[1]} cells after "
+                    f"V (batch {number}) has {block.shape[0]} x {block.shape[1]} cells after "
                     f"{first} columns, but the whole is {F} x {N}; check num_lines"
                 )
             for start in range(0, block.shape[1], self.batch_size):
@@ -81,30 +84,45 @@ class Batches:
             raise ValueError(f"V ended after {first} of num_lines = {N} columns or rows")
 
 
-def open_batches(V: Any, batch_size: int, num_lines: int | None, transposed: bool) -> Batches:
+def open_batches(
+    V: Any, batch_size: int | None, num_lines: int | None, transposed: bool
+) -> Batches:
     """Open an array, a `.npy` file or an iterable of blocks; batches of rows if transposed."""
     if isinstance(V, str | PathLike):
         V = _open_file(Path(V))
+    if _is_stream(V):
+        return _open_stream(iter(V), batch_size, num_lines, transposed)
+    labels: tuple[Any, Any] = (None, None)
     if isinstance(V, np.memmap):
         if V.ndim != 2 or 0 in V.shape:
             raise ValueError(f"V must be a matrix with rows and columns, got shape {V.shape}")
-        shape = V.shape[::-1] if transposed else V.shape
-        return _checked(Batches(shape, batch_size, False, (None, None), V, transposed))
-    if _is_stream(V):
-        return _open_stream(iter(V), batch_size, num_lines, transposed)
-    matrix = as_binary_matrix(V, require_observed=True)
-    values = matrix.values.T if transposed else matrix.values
-    (F, N), labels = values.shape, (matrix.own_row_labels, matrix.own_column_labels)
-    return _checked(Batches((F, N), batch_size, False, labels, values, transposed))
+        source: Any = V
+        shape: tuple[int, ...] = V.shape
+    else:
+        matrix = as_binary_matrix(V, require_observed=True)
+        labels = matrix.own_row_labels, matrix.own_column_labels
+        source, shape = matrix.values.T if transposed else matrix.values, matrix.shape
+    F, N = shape[::-1] if transposed else shape
+    if num_lines not in (None, N):
+        raise ValueError(f"num_lines is {num_lines}, but V has {N}; leave it out")
+    return _checked(source, (F, N), batch_size, False, labels, transposed)
 
 
-def _checked(batches: Batches) -> Batches:
-    if batches.batch_size > batches.shape[1]:
+def _checked(
+    source: Any,
+    shape: tuple[int, int],
+    batch_size: int | None,
+    once: bool,
+    labels: tuple[Any, Any],
+    transposed: bool,
+) -> Batches:
+    size = min(_DEFAULT_SIZE, shape[1]) if batch_size is None else batch_size
+    if size > shape[1]:
         raise ValueError(
-            f"batch_size is {batches.batch_size}, but V has only {batches.shape[1]} "
-            f"{'rows' if batches._transposed else 'columns'} to take batches of"
+            f"batch_size is {size}, but V has only {shape[1]} "
+            f"{'rows' if transposed else 'columns'} to take batches of"
         )
-    return batches
+    return Batches(shape, size, once, labels, source, transposed)
 
 
 def _open_file(path: Path) -> Any:
@@ -120,22 +138,28 @@ def _open_file(path: Path) -> Any:
 
 
 def _is_stream(V: Any) -> bool:
-    # Lists are nested lists of cells; arrays, DataFrames and sparse matrices have a shape.
-    return isinstance(V, Iterable) and not hasattr(V, "shape") and not isinstance(V, list | tuple)
+    # A list is one of matrices, or a nested list of cells; whatever has a shape is one matrix.
+    if isinstance(V, list | tuple):
+        return len(V) > 0 and all(len(getattr(part, "shape", ())) == 2 for part in V)
+    return isinstance(V, Iterable) and not hasattr(V, "shape") and not isinstance(V, dict)
 
 
-def _open_stream(V: Any, batch_size: int, num_lines: int | None, transposed: bool) -> Batches:
+def _open_stream(
+    V: Any, batch_size: int | None, num_lines: int | None, transposed: bool
+) -> Batches:
     if num_lines is None:
-        raise ValueError("V is read batch by batch: say with num_lines how many columns there are")
+        raise ValueError(
+            "V is read batch by batch: say with num_lines how many columns (rows) it has"
+        )
     try:
         first = next(V)
     except StopIteration:
         raise ValueError("V has no batches") from None
-    rows, columns = as_binary_matrix(first, name="V, batch 0,").shape
+    rows, columns = as_binary_matrix(first, name="V (batch 0)").shape
     shape = (columns if transposed else rows, num_lines)
 
     def again() -> Iterator[Any]:
         yield first
         yield from V
 
-    return _checked(Batches(shape, batch_size, True, (None, None), again(), transposed))
+    return _checked(again(), shape, batch_size, True, (None, None), transposed)

@@ -232,6 +232,9 @@ def _check_posterior(
             f"init_params is a posterior with W {found[0]} and H {found[1]}, but the model and V "
             f"need {(F, K)} and {(K, N)}"
         )
-    if vectorized and any(factor.ndim != 3 for factor in posterior.mean().values()):
-        raise ValueError("for several chains pass init_params=posterior.for_chains(num_chains)")
+    if any(factor.ndim != 2 + vectorized for factor in posterior.mean().values()):
+        raise ValueError(
+            "init_params must be the posterior itself for one chain, and "
+            "posterior.for_chains(num_chains) for several"
+        )
     return posterior

@@ -92,7 +92,8 @@ def cvb0(
     if anneal_after is not None:
         anneal_after = problem.check_count("anneal_after", anneal_after, minimum=0)
     checked = problem.check(model, V, heldout=heldout, start=start, num_restarts=num_restarts)
-    _check_memory(model, checked.V.shape, memory_limit)
+    shape = checked.V.shape[::-1] if checked.transposed else checked.V.shape
+    _check_memory(model, shape, memory_limit)
     options = {"max_iter": max_iter, "order": order, "anneal_after": anneal_after}
     return fit_variational(key, checked, _fit, tol, num_restarts, options)
 

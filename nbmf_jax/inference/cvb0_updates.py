@@ -52,17 +52,18 @@ def _update_dir_dir(counters: Sides, prior: Sides, v: jax.Array) -> Labels:
 def _update_dir_dir_2(counters: Sides, prior: Sides, v: jax.Array) -> Labels:
     (L, var_L), (Q, var_Q) = counters
     (gamma, _, _), (eta, _, _) = prior
-    # exp E log of both, each up to a factor: scaled so that the largest is 1
     log_l = jnp.log(gamma + L) + _correction(gamma + L, var_L)
     log_q = jnp.log(eta + Q) + _correction(eta + Q, var_Q)
-    l, q = (jnp.exp(x - x.max(0)) for x in (log_l, log_q))  # noqa: E741
-    z = l * jnp.where(v, q, _sum_of_the_others(q))
-    return z, jnp.where(v, z, q * _sum_of_the_others(l))
+    z = _softmax(log_l + jnp.where(v, log_q, _log_sum_of_the_others(log_q)))
+    return z, jnp.where(v, z, _softmax(log_q + _log_sum_of_the_others(log_l)))
 
 
-def _sum_of_the_others(x: jax.Array) -> jax.Array:
-    others = 1 - jnp.eye(len(x), dtype=x.dtype)
-    return jnp.dot(others, x, precision="highest")
+def _log_sum_of_the_others(log_x: jax.Array) -> jax.Array:
+    """log sum_{j != k} x_j, up to the same constant for every k."""
+    largest = log_x.max(0)
+    others = 1 - jnp.eye(len(log_x), dtype=log_x.dtype)
+    total = jnp.dot(others, jnp.exp(log_x - largest), precision="highest")
+    return largest + jnp.log(jnp.maximum(total, jnp.finfo(log_x.dtype).tiny))
 
 
 def _count_beta_dir(v: jax.Array, expected: Labels) -> Sides:

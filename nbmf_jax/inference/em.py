@@ -24,6 +24,7 @@ from jax import lax
 
 from nbmf_jax.inference import collapsed, problem
 from nbmf_jax.inference.fixed_point import iterate
+from nbmf_jax.inference.restarts import best_of
 from nbmf_jax.inference.results import PointEstimate
 from nbmf_jax.models import DirDir
 from nbmf_jax.models.likelihood import inside, mean_negative_log_likelihood
@@ -59,7 +60,7 @@ def em(
         prior: maximise p(W, H | V) instead of p(V | W, H). Every hyperparameter must then be at
             least 1: below that the density has no maximum.
         max_iter: most iterations.
-        tol: stop when an iteration raises the objective by less than this per observed cell.
+        tol: stop when an iteration changes the objective by less than this per observed cell.
         start: labels as for `cvb0`; default: W and H at random.
         num_restarts: fits from as many starts; the best objective is returned.
         heldout: a matrix of V's shape whose perplexity is traced at each iteration.
@@ -72,7 +73,7 @@ def em(
     max_iter, tol = problem.check_iterations(max_iter, tol)
     checked = problem.check(model, V, heldout=heldout, start=start, num_restarts=num_restarts)
     if prior:
-        check_prior(checked.model)
+        check_prior(model)
     points, history, scores = _fit_restarts(
         jax.random.split(key, num_restarts),
         checked.starts,
@@ -83,7 +84,7 @@ def em(
         max_iter=max_iter,
         prior=bool(prior),
     )
-    best = int(jnp.argmax(scores))
+    best = best_of(scores)
     point, history = jax.tree.map(lambda x: x[best], (points, history))
     estimate = checked.finish(PointEstimate(W=point.W.T, H=point.H, **history))
     if num_restarts > 1:
@@ -151,7 +152,7 @@ def _fit(
         point = update(point, S, V, *pseudo_counts)
         S = inside(_dot(point.W.T, point.H))
         after = objective(point, S)
-        record = {"change": (after - before) / num_observed, "objective": after}
+        record = {"change": jnp.abs(after - before) / num_observed, "objective": after}
         if heldout is not None:
             record["perplexity"] = mean_negative_log_likelihood(S, heldout)
         return (point, S, after), record

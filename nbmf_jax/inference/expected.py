@@ -138,11 +138,12 @@ def _write_last(expected: Labels, new: Labels, d: jax.Array, tables: Sides) -> L
     """Put the new values of diagonal d in their place, after everything else has been done.
 
     XLA must see that all reads of the old values come before this write, or it copies the whole
-    array at every step: the write is made to depend on the tables, by a condition never true.
+    array at every step: the write is made to depend on the tables, by a condition never true
+    (rounding can make a count negative, but not by much).
     """
     corner = sum(table[0, 0] for table in jax.tree.leaves(tables))
     return tuple(
-        lax.dynamic_update_index_in_dim(table, jnp.where(corner < 0, jnp.nan, x), d, 0)
+        lax.dynamic_update_index_in_dim(table, jnp.where(corner < -1e30, jnp.nan, x), d, 0)
         for table, x in zip(expected, new, strict=True)
     )
 

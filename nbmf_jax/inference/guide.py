@@ -44,7 +44,7 @@ class ConjugateGuide:
         self, model: Any, start: VariationalPosterior | None = None, prefix: str = "guide_"
     ) -> None:
         self.model = check_model(model)
-        self.start = start
+        self.start = _check_start(self.model, start)
         self.prefix = prefix
 
     def __call__(self, V: Any = None, shape: tuple[int, int] | None = None) -> Any:
@@ -78,7 +78,17 @@ class ConjugateGuide:
         return VariationalPosterior(
             model=self.model,
             parameters={name: params[self.prefix + name] for name in names},
-            num_iter=0,
-            converged=False,
+            num_iter=None,
+            converged=None,
             trace={},
         )
+
+
+def _check_start(model: Any, start: Any) -> VariationalPosterior | None:
+    if start is None:
+        return None
+    if not isinstance(start, VariationalPosterior):
+        raise TypeError(f"start must be a VariationalPosterior, got {type(start).__name__}")
+    if type(start.model) is not type(model) or start.model.num_components != model.num_components:
+        raise ValueError(f"start is a posterior of {start.model!r}, but the model is {model!r}")
+    return start

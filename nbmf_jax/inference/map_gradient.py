@@ -25,6 +25,8 @@ from nbmf_jax.models.likelihood import log_likelihood
 
 __all__ = ["map_gradient"]
 
+_DEFAULT_OPTIMIZER = optax.adam(0.05)  # one object: a new one at each call would compile anew
+
 
 def map_gradient(
     key: jax.Array,
@@ -64,12 +66,12 @@ def map_gradient(
     num_steps, tol = problem.check_iterations(num_steps, tol)
     checked = problem.check(model, V)
     if prior:
-        check_prior(checked.model)
-    chosen = optax.adam(0.05) if optimizer is None else optimizer
+        check_prior(model)
+    chosen = _DEFAULT_OPTIMIZER if optimizer is None else optimizer
     added = _no_penalty if penalty is None else penalty
-    if checked.transposed:
-        added = partial(_turned, added)
-    point, losses = _descend(key, checked.model, checked.V, bool(prior), added, chosen, num_steps)
+    point, losses = _descend(
+        key, checked.model, checked.V, bool(prior), added, chosen, num_steps, checked.transposed
+    )
     change = jnp.abs(jnp.diff(losses, prepend=jnp.inf)) / jnp.sum(~jnp.isnan(checked.V))
     return checked.finish(
         PointEstimate(
@@ -86,11 +88,7 @@ def _no_penalty(W: jax.Array, H: jax.Array) -> float:
     return 0.0
 
 
-def _turned(penalty: Callable[..., Any], W: jax.Array, H: jax.Array) -> Any:
-    return penalty(H.T, W.T)
-
-
-@partial(jax.jit, static_argnames=("prior", "penalty", "optimizer", "num_steps"))
+@partial(jax.jit, static_argnames=("prior", "penalty", "optimizer", "num_steps", "turned"))
 def _descend(
     key: jax.Array,
     model: Any,
@@ -99,6 +97,7 @@ def _descend(
     penalty: Callable[..., Any],
     optimizer: optax.GradientTransformation,
     num_steps: int,
+    turned: bool,
 ) -> tuple[Point, jax.Array]:
     pseudo_counts = pseudo_counts_of(model, V.shape)
 
@@ -110,7 +109,8 @@ def _descend(
         point = constrain(logits)
         fit = log_likelihood(jnp.dot(point.W.T, point.H, precision="highest"), V)
         believed = log_prior(point, pseudo_counts) if prior else 0.0
-        return penalty(point.W.T, point.H) - fit - believed
+        factors = (point.H.T, point.W) if turned else (point.W.T, point.H)
+        return penalty(*factors) - fit - believed
 
     def step(carry: Any, _: None) -> Any:
         logits, state = carry

@@ -14,8 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from nbmf_jax.data import as_binary_matrix
+from nbmf_jax.data.matrix import BinaryMatrix
 from nbmf_jax.inference import collapsed
-from nbmf_jax.inference.results import PointEstimate, VariationalPosterior
+from nbmf_jax.inference.results import (
+    PointEstimate,
+    VariationalPosterior,
+    check_same_labels,
+)
 from nbmf_jax.models import BetaDir, DirBeta, DirDir
 from nbmf_jax.models.base import FactorModel
 
@@ -63,7 +68,7 @@ def check(
     matrix = as_binary_matrix(V, require_observed=True)
     model.priors(matrix.shape)  # raises where a hyperparameter does not fit V
     values = jnp.asarray(matrix.values, jnp.result_type(float))
-    held = None if heldout is None else _check_heldout(heldout, matrix.shape)
+    held = None if heldout is None else _check_heldout(heldout, matrix)
     starts = _check_starts(model, values, start, check_count("num_restarts", num_restarts))
     turn = isinstance(model, DirBeta)
     return Problem(
@@ -102,8 +107,9 @@ def check_iterations(max_iter: Any, tol: Any) -> tuple[int, float]:
     return check_count("max_iter", max_iter), float(tol)
 
 
-def _check_heldout(heldout: Any, shape: tuple[int, int]) -> jax.Array:
-    matrix = as_binary_matrix(heldout, name="heldout", require_observed=True)
+def _check_heldout(heldout: Any, V: BinaryMatrix) -> jax.Array:
+    matrix, shape = as_binary_matrix(heldout, name="heldout", require_observed=True), V.shape
+    check_same_labels("heldout", matrix, V.own_row_labels, V.own_column_labels)
     if matrix.shape != shape:
         raise ValueError(
             f"heldout has shape {matrix.shape} but V has {shape}; give a matrix of V's shape with "

@@ -19,6 +19,7 @@ from nbmf_jax.models import DirDir
 
 __all__ = [
     "as_counts",
+    "best_of",
     "counter_change",
     "fit_variational",
     "run_restarts",
@@ -42,7 +43,7 @@ def fit_variational(
     keys, options_key = jax.random.split(key, num_restarts), tuple(options.items())
     arrays = checked.starts, checked.model, checked.V, checked.heldout
     counts, history, scores = run_restarts(keys, *arrays, tol, fit=fit, options=options_key)
-    best = int(jnp.argmax(scores))
+    best = best_of(scores)
     counts, history = jax.tree.map(lambda x: x[best], (counts, history))
     posterior = checked.finish(
         variational_posterior(checked.model, checked.V.shape, counts, history)
@@ -50,6 +51,16 @@ def fit_variational(
     if num_restarts > 1:
         posterior.trace["restarts"] = np.asarray(scores)
     return posterior
+
+
+def best_of(scores: jax.Array) -> int:
+    """The highest score; a fit that broke down is never the best."""
+    if np.isnan(scores).all():
+        raise ValueError(
+            "the numbers overflowed or underflowed in every start: hyperparameters this large or "
+            "small need float64 (jax.config.update('jax_enable_x64', True))"
+        )
+    return int(np.nanargmax(scores))
 
 
 @partial(jax.jit, static_argnames=("fit", "options"))

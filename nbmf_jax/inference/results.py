@@ -12,9 +12,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from nbmf_jax.data import as_binary_matrix
+from nbmf_jax.data.matrix import BinaryMatrix
 from nbmf_jax.inference.draws import (
     beta_from_log_gammas,
     dirichlet_from_log_gammas,
@@ -37,6 +39,8 @@ class _Result:
     num_iter: Any
     converged: Any
     trace: dict[str, Any]
+    row_labels: Labels
+    column_labels: Labels
 
     def mean(self) -> Factors:
         """W (F, K) and H (K, N)."""
@@ -49,14 +53,17 @@ class _Result:
 
     def log_predictive(self, V: Any) -> float:
         """Log probability of the observed cells of V, each given E[W] E[H], summed."""
-        values = as_binary_matrix(V).values
-        expected = self.expected()
+        matrix, expected = as_binary_matrix(V), self.expected()
+        values = matrix.values
+        check_same_labels("V", matrix, self.row_labels, self.column_labels)
         if values.shape != expected.shape:
             raise ValueError(f"V has shape {values.shape}, but {expected.shape} was fitted")
         return float(log_likelihood(expected, jnp.asarray(values)))
 
     def _summary(self, what: str, shapes: Any) -> str:
         (F, K), (_, N) = shapes
+        if self.converged is None:
+            return f"{what}, {F} x {N}, {K} components"
         try:
             how = "converged" if bool(self.converged) else "stopped before converging"
             after = f", {how} after {int(self.num_iter)} iterations"
@@ -67,7 +74,7 @@ class _Result:
 
 @partial(
     jax.tree_util.register_dataclass,
-    data_fields=["model", "parameters", "num_iter", "converged", "trace"],
+    data_fields=["parameters", "model", "num_iter", "converged", "trace"],
     meta_fields=["row_labels", "column_labels"],
 )
 @dataclass(frozen=True, eq=False, repr=False)
@@ -79,9 +86,9 @@ class VariationalPosterior(_Result):
         parameters: the posterior's parameters, by the names of the model's hyperparameters:
             (F, K) for those of W, (K, N) for those of H.
         num_iter: iterations done.
-        converged: whether the criterion fell below its tolerance.
+        converged: whether the criterion fell below its tolerance; None where there is none.
         trace: one number per iteration: `change`, and what the algorithm adds (`elbo`,
-            `perplexity` of held-out cells).
+            `perplexity` of held-out cells); `restarts` has the final score of each restart.
         row_labels: labels of V's rows, if it had any.
         column_labels: labels of V's columns, if it had any.
     """
@@ -101,12 +108,13 @@ class VariationalPosterior(_Result):
 
     def sample(self, key: jax.Array, num_samples: int) -> Factors:
         """Draws of W (num_samples, F, K) and of H (num_samples, K, N)."""
-        if num_samples < 1:
-            raise ValueError(f"num_samples must be at least 1, got {num_samples}")
+        _check_num_samples(num_samples)
         return _sample(jax.random.split(key, num_samples), self._of("_of_W"), self._of("_of_H"))
 
     def for_chains(self, num_chains: int) -> VariationalPosterior:
         """The same posterior `num_chains` times, as `MCMC.run(..., init_params=...)` wants it."""
+        if num_chains < 1:
+            raise ValueError(f"num_chains must be at least 1, got {num_chains}")
 
         def repeat(x: Any) -> jax.Array:
             return jnp.broadcast_to(jnp.asarray(x), (num_chains, *jnp.shape(x)))
@@ -167,6 +175,7 @@ class PointEstimate(_Result):
 
     def sample(self, key: jax.Array, num_samples: int) -> Factors:
         """The point itself, `num_samples` times: a point estimate knows no uncertainty."""
+        _check_num_samples(num_samples)
         return {name: jnp.stack([x] * num_samples) for name, x in self.mean().items()}
 
     def transposed(self) -> PointEstimate:
@@ -182,6 +191,26 @@ class PointEstimate(_Result):
     def __repr__(self) -> str:
         shapes = self.W.shape[-2:], self.H.shape[-2:]
         return f"PointEstimate({self._summary('W and H', shapes)})"
+
+
+def check_same_labels(
+    name: str, matrix: BinaryMatrix, row_labels: Labels, column_labels: Labels
+) -> None:
+    """Refuse a matrix whose labels differ from those of the matrix that was fitted."""
+    for what, found, expected in (
+        ("row", matrix.own_row_labels, row_labels),
+        ("column", matrix.own_column_labels, column_labels),
+    ):
+        if found is not None and expected is not None and found != expected:
+            raise ValueError(
+                f"{name} has other {what} labels than the matrix that was fitted, or the same in "
+                f"another order; reindex it first"
+            )
+
+
+def _check_num_samples(num_samples: Any) -> None:
+    if not isinstance(num_samples, int | np.integer) or num_samples < 1:
+        raise ValueError(f"num_samples must be a whole number of at least 1, got {num_samples!r}")
 
 
 def _mean(parameters: tuple[jax.Array, ...], component_axis: int) -> jax.Array:

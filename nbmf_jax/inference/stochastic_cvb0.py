@@ -47,7 +47,7 @@ def stochastic_cvb0(
     model: Any,
     V: Any,
     *,
-    batch_size: int = 256,
+    batch_size: int | None = None,
     num_passes: int = 1,
     num_local: int = 20,
     delay: float = 1.0,
@@ -63,20 +63,21 @@ def stochastic_cvb0(
         key: for the start and the order of the batches.
         model: a `BetaDir`, `DirBeta` or `DirDir`, hyperparameters not given per column (row).
         V: an array or DataFrame; the path of a `.npy` file, or a `numpy.memmap`, of which only one
-            batch at a time is read; or an iterable of matrices, the batches themselves, in order.
-        batch_size: columns (rows) per batch.
+            batch at a time is read; or an iterator or list of matrices,
+            which are read once and in order.
+        batch_size: columns (rows) per batch; default 256, or all if there are fewer.
         num_passes: passes over the data that move W, before the last one, which only fits H.
         num_local: updates of a batch's own part per visit.
         delay: step sizes are (t + delay) ** -forgetting for the batches t = 0, 1, ...
         forgetting: between 0.5 and 1.
-        num_lines: number of columns (rows) in all; needed if V is an iterable.
+        num_lines: number of columns (rows) in all; needed if V is read in order.
         progress_bar: show the batches as they go.
 
     The posterior's trace has one number per batch: `fit`, nats per observed cell of the batch
     given W from before it and the batch's own H; and `change`, how far W's counters moved, per
-    cell. `converged` is always False: nothing is iterated to convergence.
+    cell. `converged` is None: nothing is iterated to convergence.
 
-    If V is an iterable it is read once, and H is what each batch gave at its time. An array is
+    If V is read in order, H is what each batch gave at its time. An array is
     read in a random order of columns; a file in a random order of contiguous batches.
 
     >>> import jax, nbmf_jax as nbmf
@@ -86,12 +87,15 @@ def stochastic_cvb0(
     (5, 300)
     """
     turn = isinstance(problem.check_model(model), DirBeta)
-    batch_size = problem.check_count("batch_size", batch_size)
+    for name, count in (("batch_size", batch_size), ("num_lines", num_lines)):
+        if count is not None:
+            problem.check_count(name, count)
     batches = open_batches(V, batch_size, num_lines, transposed=turn)
     num_passes = problem.check_count("num_passes", num_passes)
     num_local = problem.check_count("num_local", num_local)
     _check_steps(delay, forgetting)
     inner = model.transposed() if turn else model
+    model.priors(batches.shape[::-1] if turn else batches.shape)  # raises in the user's words
     priors = _shared_priors(inner, batches.shape)
 
     key_start, key_order = jax.random.split(key)
@@ -103,6 +107,8 @@ def stochastic_cvb0(
     trace: dict[str, list[float]] = {"fit": [], "change": []}
     for _ in range(1 if batches.once else num_passes):
         for columns, block in read():
+            if L is None and np.isnan(block).all():
+                continue  # nothing to learn from yet
             if L is None:
                 L = _start(key_start, inner, block, batches.shape[1])
             counts, nats = fit(L, block)
@@ -111,6 +117,8 @@ def stochastic_cvb0(
             L, change = _move(L, counts.L, step, batches.shape[1] / len(columns))
             trace["fit"].append(float(nats))
             trace["change"].append(float(change))
+    if L is None:
+        raise ValueError("V has no observed cell: there is nothing to learn from")
     if not batches.once:
         L_before, L = L, jnp.zeros_like(L)
         for columns, block in read():
@@ -119,7 +127,7 @@ def stochastic_cvb0(
             L = L + counts.L
     history = {
         "num_iter": len(trace["fit"]),
-        "converged": False,
+        "converged": None,
         "trace": {name: np.asarray(values) for name, values in trace.items()},
     }
     posterior = variational_posterior(inner, batches.shape, H.counts(L), history)
@@ -156,6 +164,8 @@ def _blocks(batches: Batches, rng: np.random.Generator, progress_bar: bool) -> I
 
 
 def _check_steps(delay: Any, forgetting: Any) -> None:
+    if not all(isinstance(x, int | float | np.number) for x in (delay, forgetting)):
+        raise ValueError(f"delay and forgetting must be numbers, got {delay!r}, {forgetting!r}")
     if not delay >= 1:
         raise ValueError(f"delay must be at least 1, got {delay!r}")
     if not 0.5 < forgetting <= 1:
@@ -182,13 +192,12 @@ def _start(key: jax.Array, model: Any, block: np.ndarray, num_columns: int) -> j
     From W at random the steps get small before the components have found their parts.
     """
     per_column = memory_needed(model, (len(block), 1))
-    part = block[:, : max(1, _START_MEMORY // per_column)]
+    part = block[:, np.isfinite(block).any(0)][:, : max(1, _START_MEMORY // per_column)]
     posterior = cvb0(
         key, model, part, max_iter=100, tol=1e-4, memory_limit=2 * per_column * part.shape[1]
     )
-    observed = max(1, int(np.isfinite(part).any(0).sum()))
     counts = posterior.parameters["gamma"].T - model.priors(part.shape)["gamma"]
-    return jnp.maximum(counts, 0) * (num_columns / observed)
+    return jnp.maximum(counts, 0) * (num_columns / part.shape[1])
 
 
 @jax.jit
@@ -196,7 +205,7 @@ def _move(
     L: jax.Array, of_batch: jax.Array, step: float, scale: float
 ) -> tuple[jax.Array, jax.Array]:
     moved = L + step * (scale * of_batch - L)
-    return moved, jnp.abs(moved - L).sum() / (2 * L.sum())
+    return moved, jnp.abs(moved - L).sum() / (2 * jnp.maximum(L.sum(), 1))
 
 
 @partial(jax.jit, static_argnames="num_local")

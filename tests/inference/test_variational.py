@@ -324,6 +324,8 @@ def test_refused_options():
         nbmf.cvb0(KEY, BetaDir(3), V, anneal_after=-1)
     with pytest.raises(ValueError, match=r"gamma has 0\.3333"):
         nbmf.em(KEY, BetaDir(3), V, prior=True)
+    with pytest.raises(ValueError, match=r"eta has 0\.3333"):
+        nbmf.em(KEY, DirBeta(3), V, prior=True)
     with pytest.raises(ValueError, match="unbounded"):
         nbmf.map_gradient(KEY, DirBeta(3), V)
     with pytest.raises(ValueError, match="contradicts V at cell"):
@@ -361,7 +363,7 @@ def test_stochastic_refuses_in_words(tmp_path):
     with pytest.raises(ValueError, match="cannot read .*broken.npy"):
         fit(broken)
     np.save(tmp_path / "two.npy", np.full((3, 4), 2))
-    with pytest.raises(ValueError, match="V, columns .* found 2"):
+    with pytest.raises(ValueError, match=r"V \(columns from .*found 2"):
         fit(tmp_path / "two.npy", batch_size=2)
     np.save(tmp_path / "line.npy", np.zeros(4))
     with pytest.raises(ValueError, match="must be a matrix"):
@@ -376,6 +378,68 @@ def test_stochastic_refuses_in_words(tmp_path):
         fit(iter([]), batch_size=3, num_lines=6)
     with pytest.raises(ValueError, match="alpha is given for every single line"):
         nbmf.stochastic_cvb0(KEY, BetaDir(3, alpha=np.ones((3, 9))), V, batch_size=3)
+
+
+def test_batches_without_observed_cells_and_lists_of_matrices():
+    V = np.full((5, 12), NAN)
+    V[:, 6:] = 1
+    V[0, 6:] = 0
+    blocks = [V[:, :6], V[:, 6:]]
+    fit = nbmf.stochastic_cvb0(KEY, flat_model(BetaDir), blocks, batch_size=6, num_lines=12)
+    assert np.isfinite(np.asarray(fit.expected())).all()
+    with pytest.raises(ValueError, match="no observed"):
+        nbmf.stochastic_cvb0(KEY, flat_model(BetaDir), iter([V[:, :6]]), num_lines=6)
+
+
+@pytest.mark.parametrize("order", [0, 2])
+def test_tiny_hyperparameters_never_break_the_fit(order):
+    """Rounding makes counts slightly negative when a component empties: nothing may come of it."""
+    rng = np.random.default_rng(0)
+    rng.random((12, 9))
+    V = (rng.random((12, 9)) < 0.9).astype(float)
+    model = DirDir(4, gamma=1e-8, eta=1e-8)
+    fit = nbmf.cvb0(KEY, model, V, num_restarts=100, max_iter=60, order=order)
+    assert np.isfinite(fit.trace["restarts"]).all()
+
+
+def test_overflow_is_said_in_words():
+    with pytest.raises(ValueError, match="overflowed"):
+        nbmf.cvb0(KEY, BetaDir(4, alpha=1e30, beta=1e30, gamma=1e30), example(), max_iter=3)
+
+
+def test_labels_in_another_order_are_refused():
+    V = nbmf.datasets.load("southern_women")
+    other = V.iloc[:, ::-1]
+    posterior = nbmf.cvb0(KEY, BetaDir(3), V, max_iter=3)
+    with pytest.raises(ValueError, match="V has other column labels"):
+        posterior.log_predictive(other)
+    with pytest.raises(ValueError, match="heldout has other column labels"):
+        nbmf.cvb0(KEY, BetaDir(3), V, max_iter=3, heldout=other)
+
+
+def test_compiled_once(caplog):
+    """A second call with the same shapes compiles nothing, whatever the values."""
+    V = example((6, 8))
+
+    def penalty(W, H):
+        return W.sum()
+
+    def call_all(alpha):
+        nbmf.cvb0(KEY, BetaDir(3, alpha=alpha), V, max_iter=2)
+        nbmf.em(KEY, DirBeta(3, alpha=alpha), V, max_iter=2)
+        model = DirBeta(3, alpha=alpha, eta=1.0)
+        nbmf.map_gradient(KEY, model, V, num_steps=2, penalty=penalty)
+        nbmf.stochastic_cvb0(KEY, BetaDir(3, alpha=alpha), V, batch_size=4)
+
+    def compiled():
+        return [m for m in caplog.messages if "Compiling" in m or "XLA compilation" in m]
+
+    with jax.log_compiles():
+        call_all(1.5)
+        assert compiled(), "compilations are no longer logged in words that this test knows"
+        caplog.clear()
+        call_all(2.5)
+    assert not compiled()
 
 
 def test_stochastic_finds_planted_components():
