@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from nbmf_jax.data import as_binary_matrix as as_binary_matrix
     from nbmf_jax.data import datasets as datasets
+    from nbmf_jax.data.split import train_test_split as train_test_split
     from nbmf_jax.inference.collapsed_gibbs import CollapsedGibbs as CollapsedGibbs
     from nbmf_jax.inference.cvb0 import cvb0 as cvb0
     from nbmf_jax.inference.results import PointEstimate as PointEstimate
@@ -20,9 +21,14 @@ if TYPE_CHECKING:
     from nbmf_jax.models import BetaDir as BetaDir
     from nbmf_jax.models import DirBeta as DirBeta
     from nbmf_jax.models import DirDir as DirDir
+    from nbmf_jax.posterior.align import agreement as agreement
     from nbmf_jax.posterior.align import align_components as align_components
+    from nbmf_jax.posterior.compare import compare as compare
     from nbmf_jax.posterior.convert import to_arviz as to_arviz
     from nbmf_jax.posterior.diagnose import diagnose as diagnose
+    from nbmf_jax.posterior.fold_in import fold_in as fold_in
+    from nbmf_jax.posterior.predict import predict as predict
+    from nbmf_jax.posterior.scores import perplexity as perplexity
 
 _HOME = {
     "BetaDir": "nbmf_jax.models",
@@ -31,12 +37,18 @@ _HOME = {
     "DirDir": "nbmf_jax.models",
     "PointEstimate": "nbmf_jax.inference.results",
     "VariationalPosterior": "nbmf_jax.inference.results",
+    "agreement": "nbmf_jax.posterior.align",
     "align_components": "nbmf_jax.posterior.align",
     "as_binary_matrix": "nbmf_jax.data",
+    "compare": "nbmf_jax.posterior.compare",
     "cvb0": "nbmf_jax.inference.cvb0",
     "datasets": "nbmf_jax.data",
     "diagnose": "nbmf_jax.posterior.diagnose",
+    "fold_in": "nbmf_jax.posterior.fold_in",
+    "perplexity": "nbmf_jax.posterior.scores",
+    "predict": "nbmf_jax.posterior.predict",
     "to_arviz": "nbmf_jax.posterior.convert",
+    "train_test_split": "nbmf_jax.data.split",
 }
 
 __all__ = [*_HOME]

@@ -1,0 +1,3 @@
+"""x"""
+
+compare = None

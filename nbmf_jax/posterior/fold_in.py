@@ -1,0 +1,3 @@
+"""x"""
+
+fold_in = None
