@@ -88,10 +88,15 @@ def _constants(found: Source) -> dict[str, np.ndarray]:
         for name in HYPERPARAMETERS:
             value = getattr(found.model, name, None)
             if isinstance(value, (int, float)) or getattr(value, "dtype", None) is not None:
-                constants[name] = np.asarray(value, dtype=float)
+                constants[name] = _by_component(value, found.model.num_components)
     if found.data is not None:
         constants["mask"] = found.data.mask
     return constants
+
+
+def _by_component(value: Any, K: int) -> np.ndarray:
+    array = np.asarray(value, dtype=float)
+    return array if array.ndim else np.full(K, array)  # ArviZ keeps no plain numbers
 
 
 def _dims(found: Source) -> dict[str, dict[str, list[str]]]:
@@ -115,7 +120,7 @@ def _dims(found: Source) -> dict[str, dict[str, list[str]]]:
 
 def _constant_dims(name: str, value: np.ndarray, model: Any) -> list[str]:
     if value.ndim < 2:
-        return ["component"] * value.ndim
+        return ["component"]
     return ["row", "component"] if name in model._of_W else ["component", "column"]
 
 
