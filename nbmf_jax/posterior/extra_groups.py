@@ -134,8 +134,8 @@ def _cell_labels(labels: dict[str, list[Any]], mask: np.ndarray) -> dict[str, An
 
 def _log_likelihood(found: Source) -> np.ndarray:
     W, H = found.samples["W"], found.samples["H"]
-    flat = (x.reshape(-1, *x.shape[2:]) for x in (W, H))
-    values = pointwise_log_likelihood(*flat, _data(found, "log_likelihood").values)
+    flat_W, flat_H = (x.reshape(-1, *x.shape[2:]) for x in (W, H))
+    values = pointwise_log_likelihood(flat_W, flat_H, _data(found, "log_likelihood").values)
     return values.reshape(*W.shape[:2], -1)
 
 

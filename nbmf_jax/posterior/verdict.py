@@ -70,7 +70,7 @@ def verdict(
     excess = table["r_hat"] - limits
     differ = disagreeing(components)
     if excess.max() > 0:
-        worst = excess.idxmax()
+        worst = str(excess.idxmax())
         return _apart(worst, table["r_hat"][worst], limits[worst], differ, len(components)), False
     fewest = table["ess_bulk"].min()
     if fewest < MIN_ESS_PER_CHAIN * chains:
@@ -100,7 +100,7 @@ def _trapped(trapped: dict[Any, str]) -> str:
     )
 
 
-def _apart(worst: Any, r_hat: float, limit: float, differ: list[str], total: int) -> str:
+def _apart(worst: str, r_hat: float, limit: float, differ: list[str], total: int) -> str:
     components = f" They differ on {_list(differ, total)}." if differ else ""
     return (
         f"Do not trust this run yet: the chains disagree (R-hat {r_hat:.3f} for {worst}, should "
