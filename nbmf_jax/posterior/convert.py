@@ -161,7 +161,7 @@ def draws_of(idata: Any) -> Draws:
             f"Keep both factors: do not drop a site with extra_fields=('~z.H',)"
         )
     W, H = (_flat(posterior[name], name) for name in ("W", "H"))
-    labels = {dim: list(posterior[dim].values) for dim in ("chain", "row", "column")}
+    labels = {dim: posterior[dim].values.tolist() for dim in ("chain", "row", "column")}
     return Draws(W, H, labels["chain"], labels["row"], labels["column"])
 
 

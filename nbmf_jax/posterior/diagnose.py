@@ -105,14 +105,15 @@ def _row(values: np.ndarray) -> dict[str, float]:
 
 
 def _components(aligned: Any) -> pd.DataFrame:
-    """Agreement scores of the components in use, with the worst R-hat and ESS of their W and H."""
+    """Agreement scores of the components in use, with R-hat and ESS: the worse of w_k and h_k, for
+    each of them the median over its leading entries."""
     table = agreement(aligned, MIN_SHARE)
     posterior = group(aligned, "posterior")
     rows = []
     for k in table.index:
         w = _leading(posterior["W"].sel(component=k), "row")
         h = _leading(posterior["H"].sel(component=k), "column")
-        rows.append(_rows(np.concatenate([w, h], axis=-1)).median())
+        rows.append(pd.DataFrame([_rows(w).median(), _rows(h).median()]).agg(_WORST))
     columns = ["r_hat", "ess_bulk", "ess_tail"]
     table = table.join(pd.DataFrame(rows, index=table.index, columns=columns))
     return table.set_axis([f"component {k}" for k in table.index])

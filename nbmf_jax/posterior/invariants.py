@@ -40,11 +40,13 @@ def invariants(idata: Any, num_entries: int, seed: int) -> Invariants:
     if V is not None and not np.isnan(V).all():
         scalars["log-likelihood"] = _log_likelihood(draws, V, rng)
     share = shares(draws.W, draws.H, simplex_of(draws.W[0], draws.H[0]))
-    cells = rng.permutation(draws.W.shape[1] * draws.H.shape[2])[:num_entries]
+    total = draws.W.shape[1] * draws.H.shape[2]
+    cells = rng.permutation(total)[:num_entries]
+    num_worst = max(1, min(num_entries, total // 10))
     return Invariants(
         scalars=scalars,
         random_entries=_entries(draws, cells),
-        worst_entries=_entries(draws, _where_chains_differ(draws, num_entries)),
+        worst_entries=_entries(draws, _where_chains_differ(draws, num_worst)),
         used=(share >= MIN_SHARE).sum(1).reshape(draws.per_chain),
     )
 

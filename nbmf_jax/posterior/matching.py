@@ -11,9 +11,10 @@ changes it is minus twice their overlap,
 with the roles of W and H exchanged in Dir-Beta, and both in Dir-Dir. Each draw is matched to a
 pivot by an assignment problem on the overlaps. The pivot starts empty and is filled while the
 draws are gone through a first time, so that a component found in one chain only gets a place of
-its own; then it is replaced by the mean of the aligned draws until no draw changes its order (in
-the spirit of Stephens, 2000). Components that hold next to no cells in a draw are left out, which
-makes K = 100 with nine used components as fast as nine components, and are matched at the end.
+its own while there are free ones; then it is replaced by the mean of the aligned draws until no
+draw changes its order (in the spirit of Stephens, 2000). Components that hold next to no cells in
+a draw are left out, which makes K = 100 with nine used components as fast as nine components, and
+are matched at the end.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from scipy.optimize import linear_sum_assignment
 
 __all__ = ["Matching", "Simplex", "find_permutations", "simplex_of"]
 
+MIN_COSINE = 0.5  # below, two components are different ones, and share a place only in need
+_WEAK = 1e-3
 NEGLIGIBLE = 0.002  # share of the cells below which a component is matched at the end
 
 
@@ -114,13 +117,17 @@ class _Pivot:
     def match(self, draw: _Draw) -> np.ndarray:
         """(a,) the best place of each of the draw's components."""
         used = self.weight > 0
-        # Unused places attract by nothing, so as many as there are components will do.
+        # Free places are all alike: as many as there are components will do.
         free = np.flatnonzero(~used)[: len(draw.which)]
         candidates = np.concatenate([np.flatnonzero(used), free])
-        W, H = self.W[:, candidates], self.H[candidates]
+        W, H = self.W[:, candidates], self.H[candidates]  # zeros at free places
         overlap = _overlap(draw.W, draw.H, W, H, self.simplex)
-        overlap[:, used.sum() :] = 0
-        return candidates[linear_sum_assignment(overlap, maximize=True)[1]]
+        own = np.sqrt(_own_overlap(draw.W, draw.H, draw.W, draw.H, self.simplex))[:, None]
+        scale = own * np.sqrt(_own_overlap(W, H, W, H, self.simplex))
+        score = np.where(overlap >= MIN_COSINE * scale, overlap, _WEAK * overlap)
+        # A free place attracts more than one with another component, less than the right one.
+        score[:, used.sum() :] = _WEAK * own * scale.max(initial=0)
+        return candidates[linear_sum_assignment(score, maximize=True)[1]]
 
     def cosine(self, draw: _Draw, places: np.ndarray) -> np.ndarray:
         """(a,) cosine between each component's table and its place's."""
