@@ -52,10 +52,15 @@ def average_over_draws(
     def add(total: tuple[jax.Array, jax.Array], draw: tuple[jax.Array, jax.Array, Prior]) -> Any:
         key, X, prior = draw
         row = partial(_row_cvb0 if variational else _row_gibbs, X=X, prior=prior, num=num_sweeps)
-        keys = jax.random.split(key, len(V))
-        x = lax.map(lambda a: row(*a), (keys, V), batch_size=_ROWS_AT_ONCE)
+        keys = jax.random.split(key, padded.shape[:2])
+        x = lax.map(lambda a: jax.vmap(row)(*a), (keys, padded))
+        x = x.reshape(-1, x.shape[-1])[: len(V)]
         return (total[0] + x, total[1] + jnp.matmul(x, X, precision="highest")), None
 
+    width = min(_ROWS_AT_ONCE, len(V))
+    extra = -len(V) % width  # rows without data fill the last batch
+    padded = jnp.pad(V, ((0, extra), (0, 0)), constant_values=jnp.nan)
+    padded = padded.reshape(-1, width, V.shape[1])
     start = jnp.zeros((len(V), X.shape[1])), jnp.zeros(V.shape)
     total, _ = lax.scan(add, start, (jax.random.split(key, len(X)), X, prior))
     return total[0] / len(X), total[1] / len(X)

@@ -3,6 +3,7 @@
 from functools import cache
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from numpyro.infer import MCMC
 
@@ -45,6 +46,20 @@ def idata():
 @cache
 def variational():
     return nbmf.cvb0(jax.random.key(0), nbmf.BetaDir(3, gamma=0.5), women())
+
+
+def one_component(V):
+    """The exact posterior of BetaDir(1): independent Betas."""
+    ones, zeros = (np.sum(np.asarray(V) == x, axis=0, keepdims=True) for x in (1, 0))
+    return posterior(nbmf.BetaDir(1), gamma=np.ones((len(V), 1)), alpha=1 + ones, beta=1 + zeros)
+
+
+def posterior(model, **parameters):
+    """A variational posterior with given parameters."""
+    values = {name: jnp.asarray(x, float) for name, x in parameters.items()}
+    return nbmf.VariationalPosterior(
+        model=model, parameters=values, num_iter=1, converged=True, trace={}
+    )
 
 
 def container(W, H, V=None, **statistics):

@@ -1,6 +1,5 @@
 """`compare`: held-out splits and PSIS-LOO."""
 
-import jax
 import numpy as np
 import pandas as pd
 import pytest
@@ -49,31 +48,44 @@ def test_held_out_by_hand():
     assert "3 random splits" in str(result)
 
 
-def test_models_by_both_methods():
+def test_a_model_by_both_methods():
     V, _, _ = nbmf.datasets.synthetic(num_rows=30, num_columns=40, num_components=2, gamma=0.1)
-    models = {"K = 1": nbmf.BetaDir(1), "K = 2": nbmf.BetaDir(2)}
-    variational = nbmf.compare(models, V, method="cvb0", num_splits=2, num_restarts=2)
-    assert variational.table.index[0] == "K = 2"
-    sampled = nbmf.compare(models, V, num_splits=2, num_warmup=50, num_samples=50, num_chains=1)
-    assert sampled.table.index[0] == "K = 2"
-    assert sampled.splits.shape == (2, 2)
+
+    def share_of_ones(key, V):
+        return np.full(V.shape, np.nanmean(V))
+
+    candidates = {"model": nbmf.BetaDir(2), "guess": share_of_ones}
+    variational = nbmf.compare(candidates, V, method="cvb0", num_splits=2)
+    sampled = nbmf.compare(candidates, V, num_splits=2, num_warmup=50, num_samples=50, num_chains=1)
+    for result in (variational, sampled):
+        assert result.table.index[0] == "model" and result.splits.shape == (2, 2)
+    np.testing.assert_array_equal(sampled.splits["guess"], variational.splits["guess"])
     # On the same splits, two ways of inference for one model predict nearly the same.
     assert abs(sampled.splits - variational.splits).max(axis=None) < 0.05
 
 
 def test_loo_ranks_and_passes_pareto_k_on(recwarn):
     V = runs.women()
-    models = {"K = 1": nbmf.BetaDir(1), "K = 3": nbmf.BetaDir(3, gamma=0.5)}
-    fits = {
-        name: nbmf.cvb0(jax.random.key(0), model, V, num_restarts=1)
-        for name, model in models.items()
-    }
+    fits = {"K = 1": runs.one_component(V), "K = 3": runs.variational()}
     result = nbmf.compare(fits, V)
     assert result.splits is None
     assert result.table.index[0] == "K = 3"
     assert {"elpd_loo", "elpd_diff", "dse", "bad_k"} <= set(result.table.columns)
-    for name in result.table.index[result.table["bad_k"] > 0]:
-        assert any(note.startswith(f"{name}: Pareto k above 0.7") for note in result.notes)
+    bad = result.table.index[result.table["bad_k"] > 0]
+    assert [note.split(":")[0] for note in result.notes] == [x for x in fits if x in bad]
+
+
+def test_pareto_k_notes_by_hand():
+    """Draws in which a cell is ever less probable (p = U^3) make leaving it out unreliable."""
+    rng = np.random.default_rng(0)
+    W = rng.uniform(0.8, 1, (1, 400, 3, 1))
+    H = rng.uniform(0.4, 0.6, (1, 400, 1, 4))
+    H[0, :, 0, 2] = rng.random(400) ** 3
+    fit = runs.container(W, H, np.ones((3, 4)))
+    with pytest.warns(UserWarning, match="Pareto"):
+        result = nbmf.compare({"odd": fit, "two": fit})
+    assert result.table["bad_k"].tolist() == [0.25, 0.25]
+    assert len(result.notes) == 2 and "25.00% of 12 cells" in result.notes[0]
 
 
 def test_missing_cells_are_no_loo_points():
@@ -88,8 +100,7 @@ def test_loo_of_exact_leave_one_out():
     """With K = 1 cells of a column share one h: leaving one out is known in closed form."""
     V = (np.random.default_rng(0).random((12, 6)) < 0.4).astype(float)
     V[0, 0] = np.nan
-    model = nbmf.BetaDir(1)
-    fit = nbmf.cvb0(jax.random.key(0), model, V)  # exact for K = 1
+    fit = runs.one_component(V)
     found = loo(nbmf.to_arviz(fit, V, num_samples=4000), max_draws=4000)
     ones, zeros = (np.nansum(x == V, axis=0) for x in (1, 0))
     n, at = ones + zeros, np.isfinite(V)

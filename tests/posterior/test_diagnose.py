@@ -146,8 +146,8 @@ def test_planted_components_raw_and_aligned():
     V = (rng.random((F, N)) < W @ H).astype(float)
     mcmc = MCMC(
         nbmf.CollapsedGibbs(nbmf.BetaDir(K, gamma=0.1), num_sweeps=5),
-        num_warmup=300,
-        num_samples=1000,
+        num_warmup=200,
+        num_samples=800,
         num_chains=4,
         chain_method="vectorized",
         progress_bar=False,
