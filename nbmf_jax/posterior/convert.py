@@ -67,10 +67,13 @@ def to_arviz(
     >>> dict(idata.posterior["W"].sizes)
     {'chain': 1, 'draw': 100, 'row': 18, 'component': 4}
     """
-    if is_container(result):
-        return result
-    if hasattr(result, "idata_"):
-        return result.idata_
+    if is_container(result) or hasattr(result, "idata_"):
+        if expected or log_likelihood or posterior_predictive or prior:
+            raise ValueError(
+                "result is converted already; ask for more groups when the MCMC run or the "
+                "variational posterior itself is converted"
+            )
+        return getattr(result, "idata_", result)
     found = sources.read(result, V, num_samples, key)
     groups = extra_groups.build(
         found,

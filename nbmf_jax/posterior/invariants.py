@@ -38,7 +38,9 @@ def invariants(idata: Any, num_entries: int, seed: int) -> Invariants:
     names = {"lp": "log joint", "num_active": "active components"}
     scalars = {label: np.asarray(statistics[x]) for x, label in names.items() if x in statistics}
     if V is not None and not np.isnan(V).all():
-        scalars["log-likelihood"] = _log_likelihood(draws, V, rng)
+        rows = _rows_of_likelihood(V.shape, rng)
+        some = "" if len(rows) == len(V) else f" of {len(rows)} rows"
+        scalars[f"log-likelihood{some}"] = _log_likelihood(draws, V, rows)
     share = shares(draws.W, draws.H, simplex_of(draws.W[0], draws.H[0]))
     total = draws.W.shape[1] * draws.H.shape[2]
     cells = rng.permutation(total)[:num_entries]
@@ -71,10 +73,13 @@ def _where_chains_differ(draws: Draws, number: int) -> np.ndarray:
     return np.argsort(-(spread / np.sqrt(p * (1 - p))).ravel(), kind="stable")[:number]
 
 
-def _log_likelihood(draws: Draws, V: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """(chain, draw) log p(V | W, H) over all rows, or as many random rows as make enough cells."""
-    F, N = V.shape
-    rows = np.sort(rng.permutation(F)[: max(1, _CELLS_OF_LIKELIHOOD // N)])
+def _rows_of_likelihood(shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    """All rows, or as many random ones as make enough cells."""
+    return np.sort(rng.permutation(shape[0])[: max(1, _CELLS_OF_LIKELIHOOD // shape[1])])
+
+
+def _log_likelihood(draws: Draws, V: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """(chain, draw) log p(V | W, H) of these rows."""
     ones, zeros = V[rows] == 1, V[rows] == 0
     info = np.finfo(draws.W.dtype)
     out = np.empty(len(draws.W))

@@ -23,9 +23,11 @@ def find_trapped(found: Invariants, chains: list[Any]) -> dict[Any, str]:
     Worse: lower in log-likelihood (without data: in the log joint) by more than five standard
     deviations of the draws of the chains, and by more than five nats.
     """
-    name = next((x for x in ("log-likelihood", "log joint") if x in found.scalars), None)
-    if name is None or len(chains) < 2:
+    likelihood = [name for name in found.scalars if name.startswith("log-likelihood")]
+    names = likelihood or [name for name in found.scalars if name == "log joint"]
+    if not names or len(chains) < 2:
         return {}
+    name = names[0]
     values = found.scalars[name]
     means, sd = values.mean(1), np.sqrt(values.var(1).mean())
     best = int(np.argmax(means))

@@ -1,5 +1,7 @@
 """`compare`: held-out splits and PSIS-LOO."""
 
+import importlib
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,7 +10,7 @@ import runs
 import nbmf_jax as nbmf
 from nbmf_jax.posterior.loo import loo
 
-rank = __import__("importlib").import_module("nbmf_jax.posterior.compare").rank
+rank = importlib.import_module("nbmf_jax.posterior.compare").rank
 
 
 def test_rank_by_hand():

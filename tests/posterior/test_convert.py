@@ -143,6 +143,8 @@ def test_estimator_and_container_pass_through(idata):
         idata_ = idata
 
     assert nbmf.to_arviz(Estimator()) is idata and nbmf.to_arviz(idata) is idata
+    with pytest.raises(ValueError, match="result is converted already"):
+        nbmf.to_arviz(idata, log_likelihood=True)
 
 
 def test_without_labels_and_from_nuts(V):

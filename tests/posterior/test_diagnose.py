@@ -1,5 +1,7 @@
 """`diagnose`: the numbers are ArviZ's, and the words follow from them."""
 
+import importlib
+
 import arviz as az
 import jax
 import matplotlib as mpl
@@ -81,6 +83,13 @@ def test_a_trapped_chain_is_named():
     diagnosis = nbmf.diagnose(independent_draws(H_of_chain={2: worse}, F=60, N=10))
     assert diagnosis.trapped == [2] and not diagnosis.converged
     assert "chain 2 is trapped in a worse mode" in diagnosis.verdict
+
+
+def test_large_matrices_are_judged_by_some_rows(good, monkeypatch):
+    module = importlib.import_module("nbmf_jax.posterior.invariants")
+    monkeypatch.setattr(module, "_CELLS_OF_LIKELIHOOD", 45)
+    table = nbmf.diagnose(good, num_entries=5).table
+    assert "log-likelihood of 4 rows" in table.index
 
 
 def test_chains_that_disagree_on_a_component():
