@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from nbmf_jax.data import as_binary_matrix as as_binary_matrix
     from nbmf_jax.data import datasets as datasets
+    from nbmf_jax.data.split import train_test_split as train_test_split
     from nbmf_jax.inference.bica import bica as bica
     from nbmf_jax.inference.blocks import NBMFBlock as NBMFBlock
     from nbmf_jax.inference.blocks import make_gibbs_fn as make_gibbs_fn
@@ -27,9 +28,14 @@ if TYPE_CHECKING:
     from nbmf_jax.models import BetaDir as BetaDir
     from nbmf_jax.models import DirBeta as DirBeta
     from nbmf_jax.models import DirDir as DirDir
+    from nbmf_jax.posterior.align import agreement as agreement
     from nbmf_jax.posterior.align import align_components as align_components
+    from nbmf_jax.posterior.compare import compare as compare
     from nbmf_jax.posterior.convert import to_arviz as to_arviz
     from nbmf_jax.posterior.diagnose import diagnose as diagnose
+    from nbmf_jax.posterior.fold_in import fold_in as fold_in
+    from nbmf_jax.posterior.predict import predict as predict
+    from nbmf_jax.posterior.scores import perplexity as perplexity
 
 _HOME = {
     "BetaDir": "nbmf_jax.models",
@@ -40,17 +46,23 @@ _HOME = {
     "NBMFBlock": "nbmf_jax.inference.blocks",
     "PointEstimate": "nbmf_jax.inference.results",
     "VariationalPosterior": "nbmf_jax.inference.results",
+    "agreement": "nbmf_jax.posterior.align",
     "align_components": "nbmf_jax.posterior.align",
     "as_binary_matrix": "nbmf_jax.data",
     "bica": "nbmf_jax.inference.bica",
+    "compare": "nbmf_jax.posterior.compare",
     "cvb0": "nbmf_jax.inference.cvb0",
     "datasets": "nbmf_jax.data",
     "diagnose": "nbmf_jax.posterior.diagnose",
     "em": "nbmf_jax.inference.em",
+    "fold_in": "nbmf_jax.posterior.fold_in",
     "make_gibbs_fn": "nbmf_jax.inference.blocks",
     "map_gradient": "nbmf_jax.inference.map_gradient",
+    "perplexity": "nbmf_jax.posterior.scores",
+    "predict": "nbmf_jax.posterior.predict",
     "stochastic_cvb0": "nbmf_jax.inference.stochastic_cvb0",
     "to_arviz": "nbmf_jax.posterior.convert",
+    "train_test_split": "nbmf_jax.data.split",
 }
 
 __all__ = [*_HOME]

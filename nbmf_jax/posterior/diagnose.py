@@ -1,7 +1,6 @@
-"""Did the chains converge? Asked only of quantities that no relabelling of components changes.
+"""Did the chains converge? First asked of quantities that no relabelling of components changes.
 
-R-hat of an entry of W is meaningless while chains number their components differently. The log
-joint, the number of active components and the entries of W H do not depend on the numbering.
+Then, with the components aligned, of W and H themselves: which components do all chains find?
 """
 
 from __future__ import annotations
@@ -12,70 +11,92 @@ import arviz as az
 import numpy as np
 import pandas as pd
 
+from nbmf_jax.posterior import verdict as words
+from nbmf_jax.posterior.align import MIN_SHARE, agreement, align_components
+from nbmf_jax.posterior.convert import container, draws_of, group
+from nbmf_jax.posterior.invariants import Invariants, invariants
+
 __all__ = ["Diagnosis", "diagnose"]
 
-MAX_R_HAT = 1.01  # Vehtari et al. 2021
-MIN_ESS_PER_CHAIN = 100
+_ENTRIES_OF_COMPONENT = 20  # entries of w_k and of h_k looked at, those that matter most
+_WORST = {"r_hat": "max", "ess_bulk": "min", "ess_tail": "min"}
 
 
 class Diagnosis(NamedTuple):
     """Table of R-hat and effective sample sizes, and what to make of it."""
 
-    table: pd.DataFrame
+    table: pd.DataFrame  # invariant quantities: r_hat, ess_bulk, ess_tail, (ess_per_second)
     verdict: str
     converged: bool
+    components: pd.DataFrame  # aligned components: agreement scores, r_hat and ESS of W and H
+    trapped: list[Any]  # chains that stay in a worse mode than the others
+    quantities: Any  # an InferenceData of the invariant quantities, for ArviZ's plots
 
     def __str__(self) -> str:
-        whole = "{:.0f}".format
-        formats = {"r_hat": "{:.3f}".format, "ess_bulk": whole, "ess_tail": whole}
-        return f"{self.table.to_string(formatters=formats)}\n{self.verdict}"
+        whole, three = "{:.0f}".format, "{:.3f}".format
+        formats = {"ess_bulk": whole, "ess_tail": whole, "ess_per_second": "{:.1f}".format}
+        formats |= dict.fromkeys(("r_hat", "share", "found", "found_min", "stability"), three)
+        tables = [self.table, self.components] if len(self.components) else [self.table]
+        text = [table.to_string(formatters=formats) for table in tables]
+        return "\n".join([*text, self.verdict])
+
+    def plot(self, kind: str = "trace", **options: Any) -> Any:
+        """ArviZ's plot of the invariant quantities: "trace", "rank" or "autocorr"."""
+        plots = {"trace": az.plot_trace, "rank": az.plot_rank, "autocorr": az.plot_autocorr}
+        if kind not in plots:
+            raise ValueError(f"kind must be one of {', '.join(plots)}, got {kind!r}")
+        return plots[kind](self.quantities, **options)
 
 
-def diagnose(idata: Any, num_entries: int = 200, seed: int = 0) -> Diagnosis:
+def diagnose(
+    idata: Any, num_entries: int = 200, seed: int = 0, *, seconds: float | None = None
+) -> Diagnosis:
     """Rank-normalised split R-hat, bulk and tail ESS of relabelling-proof quantities.
 
     Args:
         idata: an InferenceData with draws of W and H (see `to_arviz`).
         num_entries: how many randomly chosen entries of W H to look at; the table shows their
-            median and the worst of them.
+            median and the worst of them, and the median of as many entries on which the chains
+            differ most.
         seed: chooses the entries.
+        seconds: how long sampling took, for effective draws per second.
+
+    Returns:
+        A `Diagnosis`: print it, or read `.verdict`, `.converged`, `.table`, `.components` and
+        `.trapped`, and look at `.plot("trace")`, `.plot("rank")`, `.plot("autocorr")`.
     """
-    quantities = _statistics(idata)
-    entries = _entries_of_mean(idata, num_entries, seed)
-    chains, draws = entries.shape[:2]
-    rows: dict[str, Any] = {name: _row(values) for name, values in quantities.items()}
-    per_entry = pd.DataFrame([_row(entries[..., i]) for i in range(entries.shape[-1])])
+    if isinstance(num_entries, bool) or not isinstance(num_entries, int) or num_entries < 1:
+        raise ValueError(f"num_entries must be a whole number of at least 1, got {num_entries!r}")
+    draws = draws_of(idata)
+    found = invariants(idata, num_entries, seed)
+    table = _table(found)
+    if seconds is not None:
+        table["ess_per_second"] = table["ess_bulk"] / seconds
+    aligned = idata if "found" in group(idata, "alignment") else align_components(idata)
+    components = _components(aligned)
+    trapped = words.find_trapped(found, draws.chains)
+    verdict, converged = words.verdict(table, components, trapped, *draws.per_chain)
+    return Diagnosis(table, verdict, converged, components, [*trapped], _quantities(found, draws))
+
+
+def _table(found: Invariants) -> pd.DataFrame:
+    rows: dict[str, Any] = {name: _row(values) for name, values in found.scalars.items()}
+    per_entry = _rows(found.random_entries)
     rows["W H, median entry"] = per_entry.median()
-    rows["W H, worst entry"] = per_entry.agg({"r_hat": "max", "ess_bulk": "min", "ess_tail": "min"})
-    table = pd.DataFrame(rows).T[["r_hat", "ess_bulk", "ess_tail"]]
-    return Diagnosis(table, *_verdict(table, chains, draws))
+    rows["W H, worst entry"] = per_entry.agg(_WORST)
+    rows["W H, where chains differ"] = _rows(found.worst_entries).median()
+    return pd.DataFrame(rows).T[["r_hat", "ess_bulk", "ess_tail"]]
 
 
-def _statistics(idata: Any) -> dict[str, np.ndarray]:
-    stats = idata["sample_stats"] if "sample_stats" in idata.groups() else {}
-    names = {"lp": "log joint", "num_active": "active components"}
-    return {label: np.asarray(stats[name]) for name, label in names.items() if name in stats}
-
-
-def _entries_of_mean(idata: Any, num_entries: int, seed: int) -> np.ndarray:
-    """(chain, draw, entry) of W H at random cells, without forming W H of any draw."""
-    posterior = idata["posterior"]
-    W = np.asarray(posterior["W"].transpose("chain", "draw", "row", "component"))
-    H = np.asarray(posterior["H"].transpose("chain", "draw", "component", "column"))
-    F, N = W.shape[2], H.shape[3]
-    cells = np.random.default_rng(seed).permutation(F * N)[:num_entries]
-    f, n = np.divmod(cells, N)
-    return np.stack(
-        [np.einsum("cdk,cdk->cd", W[:, :, i], H[..., j]) for i, j in zip(f, n, strict=True)],
-        axis=-1,
-    )
+def _rows(values: np.ndarray) -> pd.DataFrame:
+    return pd.DataFrame([_row(values[..., i]) for i in range(values.shape[-1])])
 
 
 def _row(values: np.ndarray) -> dict[str, float]:
     """R-hat and ESS of (chain, draw) values; a constant quantity has none, and none is needed."""
     if np.ptp(values) == 0:
         return {"r_hat": 1.0, "ess_bulk": float(values.size), "ess_tail": float(values.size)}
-    several = len(values) > 1
+    several = len(values) > 1 and values.shape[1] >= 4
     return {
         "r_hat": float(az.rhat(values)) if several else np.nan,
         "ess_bulk": float(az.ess(values, method="bulk")),
@@ -83,23 +104,29 @@ def _row(values: np.ndarray) -> dict[str, float]:
     }
 
 
-def _verdict(table: pd.DataFrame, chains: int, draws: int) -> tuple[str, bool]:
-    if chains < 2:
-        return "One chain only: R-hat cannot be computed. Run at least two, better four.", False
-    if not np.isfinite(table.to_numpy()).all():
-        return f"Too few draws to judge ({draws} a chain). Run longer.", False
-    worst = table["r_hat"].idxmax()
-    if table["r_hat"].max() > MAX_R_HAT:
-        r_hat = table["r_hat"].max()
-        return (
-            f"Do not trust this run yet: the chains disagree (R-hat {r_hat:.3f} for {worst}, "
-            f"should be below {MAX_R_HAT}). Run longer; if that does not help, the posterior has "
-            f"several modes and the chains sit in different ones."
-        ), False
-    fewest = table["ess_bulk"].min()
-    if fewest < MIN_ESS_PER_CHAIN * chains:
-        return (
-            f"The chains agree, but {table['ess_bulk'].idxmin()} has only {fewest:.0f} effective "
-            f"draws (want {MIN_ESS_PER_CHAIN * chains}): means are usable, intervals are rough."
-        ), True
-    return "The chains agree and have enough effective draws.", True
+def _components(aligned: Any) -> pd.DataFrame:
+    """Agreement scores of the components in use, with R-hat and ESS: the worse of w_k and h_k, for
+    each of them the median over its leading entries."""
+    table = agreement(aligned, MIN_SHARE)
+    posterior = group(aligned, "posterior")
+    rows = []
+    for k in table.index:
+        w = _leading(posterior["W"].sel(component=k), "row")
+        h = _leading(posterior["H"].sel(component=k), "column")
+        rows.append(pd.DataFrame([_rows(w).median(), _rows(h).median()]).agg(_WORST))
+    columns = ["r_hat", "ess_bulk", "ess_tail"]
+    table = table.join(pd.DataFrame(rows, index=table.index, columns=columns))
+    return table.set_axis([f"component {k}" for k in table.index])
+
+
+def _leading(values: Any, dim: str) -> np.ndarray:
+    """The largest entries of a factor's column or row: where the component has its say."""
+    draws = np.asarray(values.transpose("chain", "draw", dim))
+    return draws[..., np.argsort(-draws.mean((0, 1)), kind="stable")[:_ENTRIES_OF_COMPONENT]]
+
+
+def _quantities(found: Invariants, draws: Any) -> Any:
+    shown = {name: np.asarray(x, float) for name, x in found.scalars.items()}
+    shown["components in use"] = found.used.astype(float)
+    shown["W H where chains differ most"] = found.worst_entries[..., 0]
+    return container({"posterior": shown}, coords={"chain": draws.chains})

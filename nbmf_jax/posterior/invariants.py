@@ -1,0 +1,90 @@
+"""Quantities of a draw that no relabelling of the components changes, draw by draw.
+
+R-hat of an entry of W is meaningless while chains number their components differently. The log
+joint, the log-likelihood, the number of components in use and the entries of W H do not depend on
+the numbering.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nbmf_jax.posterior.align import MIN_SHARE
+from nbmf_jax.posterior.convert import Draws, draws_of, group
+from nbmf_jax.posterior.matching import shares, simplex_of
+from nbmf_jax.posterior.predict import mean_of_products
+from nbmf_jax.posterior.restore import data_of
+
+__all__ = ["Invariants", "invariants"]
+
+_CELLS_OF_LIKELIHOOD = 20_000  # enough to tell chains apart, and quick for any matrix
+
+
+class Invariants(NamedTuple):
+    """Each (chain, draw), and (chain, draw, entry) for entries of W H."""
+
+    scalars: dict[str, np.ndarray]
+    random_entries: np.ndarray
+    worst_entries: np.ndarray  # where the chains' means differ most, in standard deviations
+    used: np.ndarray  # components with at least 1 % of the cells
+
+
+def invariants(idata: Any, num_entries: int, seed: int) -> Invariants:
+    """Read or compute them all."""
+    draws, V, rng = draws_of(idata), data_of(idata), np.random.default_rng(seed)
+    statistics = group(idata, "sample_stats")
+    names = {"lp": "log joint", "num_active": "active components"}
+    scalars = {label: np.asarray(statistics[x]) for x, label in names.items() if x in statistics}
+    if V is not None and not np.isnan(V).all():
+        rows = _rows_of_likelihood(V.shape, rng)
+        some = "" if len(rows) == len(V) else f" of {len(rows)} rows"
+        scalars[f"log-likelihood{some}"] = _log_likelihood(draws, V, rows)
+    share = shares(draws.W, draws.H, simplex_of(draws.W[0], draws.H[0]))
+    total = draws.W.shape[1] * draws.H.shape[2]
+    cells = rng.permutation(total)[:num_entries]
+    num_worst = max(1, min(num_entries, total // 10))
+    return Invariants(
+        scalars=scalars,
+        random_entries=_entries(draws, cells),
+        worst_entries=_entries(draws, _where_chains_differ(draws, num_worst)),
+        used=(share >= MIN_SHARE).sum(1).reshape(draws.per_chain),
+    )
+
+
+def _entries(draws: Draws, cells: np.ndarray) -> np.ndarray:
+    """(chain, draw, entry) of W H at some cells, without forming W H of any draw."""
+    f, n = np.divmod(cells, draws.H.shape[2])
+    entries = [
+        np.einsum("sk,sk->s", draws.W[:, i], draws.H[:, :, j]) for i, j in zip(f, n, strict=True)
+    ]
+    return np.stack(entries, axis=-1).reshape(*draws.per_chain, len(cells))
+
+
+def _where_chains_differ(draws: Draws, number: int) -> np.ndarray:
+    """Cells with the largest spread of the chains' means of W H; one chain is cut into halves."""
+    chains, num_draws = draws.per_chain
+    parts = np.array_split(np.arange(chains * num_draws), max(chains, 2))
+    means = [mean_of_products(draws.W[s], draws.H[s]) for s in parts if len(s)]
+    spread = np.ptp(np.stack(means), axis=0)
+    # In units of a probability's own scale: 0.01 is much at 0.001 and little at 0.5.
+    p = np.clip(np.mean(means, axis=0), 1e-6, 1 - 1e-6)
+    return np.argsort(-(spread / np.sqrt(p * (1 - p))).ravel(), kind="stable")[:number]
+
+
+def _rows_of_likelihood(shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    """All rows, or as many random ones as make enough cells."""
+    return np.sort(rng.permutation(shape[0])[: max(1, _CELLS_OF_LIKELIHOOD // shape[1])])
+
+
+def _log_likelihood(draws: Draws, V: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """(chain, draw) log p(V | W, H) of these rows."""
+    ones, zeros = V[rows] == 1, V[rows] == 0
+    info = np.finfo(draws.W.dtype)
+    out = np.empty(len(draws.W))
+    for s, (w, h) in enumerate(zip(draws.W, draws.H, strict=True)):
+        mean = (w[rows] @ h).clip(info.tiny, 1 - info.eps)
+        seen = np.where(ones, mean, np.where(zeros, 1 - mean, 1))
+        out[s] = np.log(seen).sum(dtype=float)
+    return out.reshape(draws.per_chain)

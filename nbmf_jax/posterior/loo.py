@@ -1,0 +1,71 @@
+"""Leave-one-cell-out cross-validation from one fit, by ArviZ's Pareto-smoothed importance sampling.
+
+Every *observed* cell is a point; missing cells never are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import arviz as az
+import numpy as np
+import pandas as pd
+
+from nbmf_jax.data import as_binary_matrix
+from nbmf_jax.posterior.convert import container, draws_of, is_container, to_arviz
+from nbmf_jax.posterior.extra_groups import check_size, pointwise_log_likelihood
+from nbmf_jax.posterior.restore import data_of
+
+__all__ = ["compare_by_loo", "loo"]
+
+MAX_PARETO_K = 0.7
+_MAX_BYTES = 4 * 2**30
+
+
+def compare_by_loo(
+    candidates: dict[str, Any], V: Any, max_draws: int
+) -> tuple[pd.DataFrame, list[str]]:
+    """ArviZ's ranking with the share of unreliable cells, and what to say about them."""
+    results = {name: loo(result, V, max_draws) for name, result in candidates.items()}
+    cells = {name: x.n_data_points for name, x in results.items()}
+    if len(set(cells.values())) > 1:
+        raise ValueError(f"the fits are of different data: numbers of observed cells are {cells}")
+    table = az.compare(results, ic="loo")
+    bad = {name: float(np.mean(x.pareto_k.values > MAX_PARETO_K)) for name, x in results.items()}
+    table["bad_k"] = pd.Series(bad)
+    return table, [_note(name, share, cells[name]) for name, share in bad.items() if share > 0]
+
+
+def loo(result: Any, V: Any = None, max_draws: int = 1000) -> Any:
+    """`arviz.loo`, pointwise, of a fit; the log-likelihood is computed here, from W and H."""
+    idata = result if is_container(result) else to_arviz(result, V)
+    data = data_of(idata) if V is None else as_binary_matrix(V).values
+    if data is None:
+        raise ValueError("LOO needs the data, which this fit does not hold: pass V")
+    draws = draws_of(idata)
+    if data.shape != (len(draws.rows), len(draws.columns)):
+        shape = len(draws.rows), len(draws.columns)
+        raise ValueError(f"the draws are of a matrix of shape {shape}, but V has {data.shape}")
+    chains, num_draws = draws.per_chain
+    kept = np.linspace(0, num_draws - 1, min(num_draws, max(1, max_draws // chains))).round()
+    chosen = (np.arange(chains)[:, None] * num_draws + kept.astype(int)).ravel()
+    check_size("the log-likelihood", chosen.shape, int(np.isfinite(data).sum()), 8, _MAX_BYTES)
+    values = pointwise_log_likelihood(draws.W[chosen], draws.H[chosen], data)
+    values = values.reshape(chains, len(kept), -1).astype(float)
+    stored = {"posterior": {"lp": values.sum(-1)}, "log_likelihood": {"V": values}}
+    pointwise = container(stored, dims={"log_likelihood": {"V": ["cell"]}})
+    return az.loo(pointwise, pointwise=True, reff=_relative_efficiency(values))
+
+
+def _relative_efficiency(values: np.ndarray, number: int = 100) -> float:
+    """Effective draws per draw, on average over some cells (ArviZ would take all of W and H)."""
+    some = np.linspace(0, values.shape[-1] - 1, min(number, values.shape[-1])).astype(int)
+    ess = [float(az.ess(np.exp(values[..., i]), method="mean")) for i in some]
+    return float(np.clip(np.nanmean(ess) / values[..., 0].size, 0.01, 1))
+
+
+def _note(name: str, share: float, cells: int) -> str:
+    return (
+        f"{name}: Pareto k above {MAX_PARETO_K} in {share:.2%} of {cells} cells, where LOO is "
+        f"unreliable; check the ranking by held-out cells, compare({{name: model, ...}}, V)"
+    )

@@ -1,0 +1,53 @@
+"""How `compare` fits a candidate to the training part of a split."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nbmf_jax.inference.collapsed_gibbs import CollapsedGibbs
+from nbmf_jax.inference.cvb0 import cvb0
+from nbmf_jax.models.base import FactorModel
+
+__all__ = ["refitter"]
+
+Fit = Callable[[Any, np.ndarray], Any]
+
+
+def refitter(candidate: Any, method: str, options: dict[str, Any]) -> Fit:
+    """A function `fit(key, V)`; a candidate that is a function already stays as it is."""
+    if not isinstance(candidate, FactorModel):
+        return candidate
+    if method == "gibbs":
+        return _gibbs(candidate, **options)
+    if method == "cvb0":
+        return lambda key, V: cvb0(key, candidate, V, **options)
+    raise ValueError(f"method must be 'gibbs' or 'cvb0', got {method!r}")
+
+
+def _gibbs(
+    model: Any,
+    num_warmup: int = 500,
+    num_samples: int = 500,
+    num_chains: int = 2,
+    num_sweeps: int = 1,
+) -> Fit:
+    from numpyro.infer import MCMC
+
+    mcmc = MCMC(
+        CollapsedGibbs(model, num_sweeps),
+        num_warmup=num_warmup,
+        num_samples=num_samples,
+        num_chains=num_chains,
+        chain_method="sequential",
+        progress_bar=False,
+        jit_model_args=True,  # every split has V's shape: compiled once
+    )
+
+    def fit(key: Any, V: np.ndarray) -> Any:
+        mcmc.run(key, V)
+        return mcmc
+
+    return fit
