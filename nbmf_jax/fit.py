@@ -68,7 +68,8 @@ def _summarise(data: BinaryMatrix, model: str, idata: Any) -> Fit:
     import nbmf_jax as nbmf
 
     posterior = idata["posterior"]
-    names = [f"component {k + 1}" for k in range(posterior.sizes["component"])]
+    # Numbered from 0, as in the posterior and in the diagnosis.
+    names = [f"component {k}" for k in range(posterior.sizes["component"])]
     mean = posterior[["W", "H"]].mean(["chain", "draw"])
     rows = pd.Index(data.row_labels, name=data.row_name)
     columns = pd.Index(data.column_labels, name=data.column_name)
@@ -154,7 +155,7 @@ def _draw_pictures(fit: Fit, folder: Path) -> None:
     used = fit.share >= 0.01
     figure = Figure(figsize=(12, 6), layout="constrained")
     left, right = figure.subplots(1, 2)
-    numbers = [str(k + 1) for k in np.flatnonzero(used)]
+    numbers = [str(k) for k in np.flatnonzero(used)]
     W, H = fit.W.loc[:, used].iloc[rows], fit.H.loc[used].T.iloc[columns]
     plots.plot_factor(W, list(W.index), numbers, title="W", ax=left)
     plots.plot_factor(H, list(H.index), numbers, title="H, transposed", ax=right)

@@ -41,7 +41,7 @@ def test_fit_embedded_data(tmp_path):
         "18 rows x 14 columns, 89 ones",
         "Convergence",
         "r_hat",
-        "component 1:",
+        "component 0:",
         "woman:",
     ):
         assert words in result.output

@@ -49,8 +49,9 @@ def by_loops(model, V, labels, *args, **kwargs):
 # ---------------------------------------------------------------------------------------- cvb0
 
 
-@pytest.mark.parametrize("order", [0, 2])
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize(
+    ("shape", "order"), [(shape, 0) for shape in SHAPES] + [((4, 6), 2), ((5, 1), 2)], ids=str
+)
 @pytest.mark.parametrize("kind", [BetaDir, DirBeta, DirDir])
 def test_cvb0_is_the_loop_over_cells(kind, shape, order):
     """After 12 sweeps: a recount (every tenth) lies between."""
