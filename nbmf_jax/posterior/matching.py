@@ -134,7 +134,9 @@ class _Pivot:
         W, H = self.W[:, places], self.H[places]
         own = _own_overlap(draw.W, draw.H, draw.W, draw.H, self.simplex)
         mean = _own_overlap(W, H, W, H, self.simplex)
-        return _own_overlap(draw.W, draw.H, W, H, self.simplex) / np.sqrt(own * mean)
+        overlap, scale = _own_overlap(draw.W, draw.H, W, H, self.simplex), np.sqrt(own * mean)
+        # A place that the last refinement left empty is like nothing.
+        return np.divide(overlap, scale, out=np.zeros_like(scale), where=scale > 0)
 
 
 def _overlap(
