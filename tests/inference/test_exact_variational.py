@@ -77,7 +77,10 @@ def test_annealed_cvb0_is_the_damped_loop(kind):
 
 @pytest.mark.parametrize("seed", [0, 1, 3, 4, 5])
 def test_annealing_ends_oscillations(seed):
-    """Second order with tiny hyperparameters: plain sweeps go on for ever, annealed ones settle."""
+    """Second order with tiny hyperparameters: plain sweeps go on for ever, annealed ones settle.
+
+    Seed 2 is left out: there annealing from iteration 20 does not settle, from 100 it does.
+    """
     V = (np.random.default_rng(seed).random((4, 5)) < 0.5).astype(float)
     model = BetaDir(3, gamma=0.01, alpha=0.01, beta=0.01)
     options = {"order": 2, "max_iter": 3000, "tol": 1e-6}
