@@ -66,6 +66,8 @@ def run(
 
 def _summarise(data: BinaryMatrix, model: str, idata: Any) -> Fit:
     import nbmf_jax as nbmf
+    from nbmf_jax.posterior.convert import draws_of
+    from nbmf_jax.posterior.predict import mean_of_products
 
     posterior = idata["posterior"]
     # Numbered from 0, as in the posterior and in the diagnosis.
@@ -80,19 +82,9 @@ def _summarise(data: BinaryMatrix, model: str, idata: Any) -> Fit:
     order = np.argsort(-share, kind="stable")
     W, H = W.iloc[:, order], H.iloc[order]
     W.columns = H.index = pd.Index(names, name="component")
-    expected = pd.DataFrame(_expected(posterior), rows, columns)
+    draws = draws_of(idata)
+    expected = pd.DataFrame(mean_of_products(draws.W, draws.H), rows, columns)
     return Fit(data, idata, nbmf.diagnose(idata), W, H, expected, share[order])
-
-
-def _expected(posterior: Any) -> np.ndarray:
-    """Posterior mean of W H, one draw at a time: no array of draws by rows by columns."""
-    W = posterior["W"].transpose("chain", "draw", "row", "component").to_numpy()
-    H = posterior["H"].transpose("chain", "draw", "component", "column").to_numpy()
-    total = np.zeros((W.shape[2], H.shape[3]))
-    for chain_W, chain_H in zip(W, H, strict=True):
-        for w, h in zip(chain_W, chain_H, strict=True):
-            total += w @ h
-    return total / (W.shape[0] * W.shape[1])
 
 
 def components(fit: Fit, min_share: float = 0.01, top: int = 5) -> pd.DataFrame:

@@ -25,10 +25,12 @@ import jax.numpy as jnp
 from jax.scipy.special import digamma, gammaln
 
 from nbmf_jax.inference import beta_dir, collapsed, problem
+from nbmf_jax.inference.categorical import exact_dot
 from nbmf_jax.inference.fixed_point import iterate
-from nbmf_jax.inference.restarts import counter_change, fit_variational
+from nbmf_jax.inference.restarts import counter_change, fit_variational, start_labels
 from nbmf_jax.inference.results import VariationalPosterior
 from nbmf_jax.models import DirDir
+from nbmf_jax.models.base import bernoulli_mean
 from nbmf_jax.models.likelihood import log_likelihood, mean_negative_log_likelihood
 
 __all__ = ["bica"]
@@ -68,7 +70,8 @@ def bica(
 
 
 def _fit(
-    labels: jax.Array,
+    key: jax.Array,
+    start: jax.Array | None,
     model: Any,
     V: jax.Array,
     heldout: jax.Array | None,
@@ -83,14 +86,14 @@ def _fit(
         after, elbo = update(counts, priors, V)
         record = {"change": counter_change(counts, after, num_observed), "elbo": elbo}
         if heldout is not None:
-            W, H = beta_dir.mean_factors(after, priors)
-            record["perplexity"] = mean_negative_log_likelihood(W @ H, heldout)
+            mean = bernoulli_mean(*beta_dir.mean_factors(after, priors))
+            record["perplexity"] = mean_negative_log_likelihood(mean, heldout)
         return after, record
 
-    counts = collapsed.assign(model, V, labels).counts
+    counts = collapsed.assign(model, V, start_labels(key, start, model, V)).counts
     counts, history = iterate(step, counts, max_iter, tol)
-    W, H = beta_dir.mean_factors(counts, priors)
-    return counts, history, log_likelihood(W @ H, V)
+    mean = bernoulli_mean(*beta_dir.mean_factors(counts, priors))
+    return counts, history, log_likelihood(mean, V)
 
 
 def update(
@@ -101,10 +104,12 @@ def update(
     log_a = _expected_log(row, row.sum(0))
     log_b, log_c = (_expected_log(x, ones + zeros) for x in (ones, zeros))
     a, b, c = jnp.exp(log_a), jnp.exp(log_b), jnp.exp(log_c)
-    S = jnp.where(V == 1, _dot(a.T, b), _dot(a.T, c))
+    S = jnp.where(V == 1, exact_dot(a.T, b), exact_dot(a.T, c))
     X1, X0 = jnp.where(V == 1, 1 / S, 0), jnp.where(V == 0, 1 / S, 0)
     after = beta_dir.Counts(
-        L=a * (_dot(b, X1.T) + _dot(c, X0.T)), A=b * _dot(a, X1), B=c * _dot(a, X0)
+        L=a * (exact_dot(b, X1.T) + exact_dot(c, X0.T)),
+        A=b * exact_dot(a, X1),
+        B=c * exact_dot(a, X0),
     )
     log_S = jnp.where(jnp.isnan(V), 0, jnp.log(S)).sum()
     kl_W = _kl((row,), (priors.gamma,), (log_a,))
@@ -133,7 +138,3 @@ def _kl(
     parts = zip(posterior, prior, expected_logs, strict=True)
     linear = sum(((x - y) * log).sum() for x, y, log in parts)
     return (log_normaliser(posterior) - log_normaliser(prior)).sum() + linear
-
-
-def _dot(a: jax.Array, b: jax.Array) -> jax.Array:
-    return jnp.dot(a, b, precision="highest")

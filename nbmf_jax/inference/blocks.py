@@ -19,8 +19,9 @@ from numpyro.infer.inspect import get_dependencies
 from numpyro.infer.mcmc import MCMCKernel
 
 from nbmf_jax.data import as_binary_matrix
+from nbmf_jax.data.checks import check_count
 from nbmf_jax.inference import collapsed
-from nbmf_jax.inference.problem import check_count, check_model
+from nbmf_jax.inference.problem import check_model
 
 __all__ = ["NBMFBlock", "NBMFBlockState", "make_gibbs_fn"]
 
@@ -121,7 +122,7 @@ class NBMFBlock(MCMCKernel):
         return NBMFBlockState(
             z=values,
             assignments=assigned.assignments,
-            num_active=_num_active(assigned),
+            num_active=assigned.num_active,
             rng_key=rng_key,
         )
 
@@ -134,14 +135,13 @@ class NBMFBlock(MCMCKernel):
         """Sweeps over the labels, then W and H given them."""
         rng_key, key_sweeps, key_factors = jax.random.split(state.rng_key, 3)
         factors = self._build((model_kwargs or {}).get(GIBBS_SITES_KWARG, {}))
-        before = collapsed.assign(factors, self._V, state.assignments)
-        after = collapsed.sweep(key_sweeps, factors, self._V, before, self._num_sweeps)
-        drawn = collapsed.draw_factors(key_factors, factors, self._V.shape, after.counts)
+        keys = key_sweeps, key_factors
+        after, drawn = _redraw(keys, factors, self._V, state.assignments, self._num_sweeps)
         W, H = self._sites
         return NBMFBlockState(
             z={W: drawn["W"], H: drawn["H"]},
             assignments=after.assignments,
-            num_active=_num_active(after),
+            num_active=after.num_active,
             rng_key=rng_key,
         )
 
@@ -221,9 +221,17 @@ def update_factors(
     """One draw of W and H that leaves p(W, H | V) invariant."""
     key_labels, key_sweeps, key_factors = jax.random.split(key, 3)
     labels = collapsed.draw_assignments(key_labels, model, V, factors)
+    return _redraw((key_sweeps, key_factors), model, V, labels, num_sweeps)[1]
+
+
+def _redraw(
+    keys: tuple[jax.Array, jax.Array], model: Any, V: jax.Array, labels: jax.Array, num_sweeps: int
+) -> tuple[collapsed.Assigned, dict[str, jax.Array]]:
+    """Sweeps over labels, then W and H given them."""
+    key_sweeps, key_factors = keys
     before = collapsed.assign(model, V, labels)
     after = collapsed.sweep(key_sweeps, model, V, before, num_sweeps)
-    return collapsed.draw_factors(key_factors, model, V.shape, after.counts)
+    return after, collapsed.draw_factors(key_factors, model, V.shape, after.counts)
 
 
 def check_children(
@@ -272,7 +280,3 @@ def _build_checked(build: Build, sites: dict[str, Any]) -> Any:
         raise ValueError(
             f"build asked for the site {error}, but the other sites are {sorted(sites)}"
         ) from None
-
-
-def _num_active(assigned: collapsed.Assigned) -> jax.Array:
-    return jnp.sum(assigned.counts.sizes > 0, dtype=jnp.int32)

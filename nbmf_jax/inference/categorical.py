@@ -18,7 +18,7 @@ import math
 import jax
 import jax.numpy as jnp
 
-__all__ = ["block_shape", "count_labels", "draw_index", "pad", "padded_size"]
+__all__ = ["block_shape", "count_labels", "draw_index", "exact_dot", "pad", "padded_size"]
 
 
 def block_shape(num_components: int) -> tuple[int, int]:
@@ -51,7 +51,7 @@ def draw_index(weights: jax.Array, uniforms: jax.Array) -> jax.Array:
     K, M = weights.shape
     size, blocks = block_shape(K)
     in_block = (jnp.arange(K) // size == jnp.arange(blocks)[:, None]).astype(weights.dtype)
-    block_sums = _dot(in_block, weights)
+    block_sums = exact_dot(in_block, weights)
     sums = _running_sums(block_sums)
     target = uniforms * sums[-1]
     block = _first_above(target, sums, block_sums)
@@ -81,10 +81,11 @@ def _first_above(target: jax.Array, sums: jax.Array, weights: jax.Array) -> jax.
 
 
 def _running_sums(x: jax.Array) -> jax.Array:
-    return _dot(jnp.tril(jnp.ones((len(x), len(x)), x.dtype)), x)
+    return exact_dot(jnp.tril(jnp.ones((len(x), len(x)), x.dtype)), x)
 
 
-def _dot(a: jax.Array, b: jax.Array) -> jax.Array:
+def exact_dot(a: jax.Array, b: jax.Array) -> jax.Array:
+    """A matrix product in full precision."""
     # Without this accelerators round to 8 or 10 bits, and the draw is no longer exact.
     return jnp.dot(a, b, precision="highest")
 

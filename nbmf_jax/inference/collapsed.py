@@ -42,6 +42,11 @@ class Assigned(NamedTuple):
     assignments: jax.Array  # (F, N), or (2, F, N) in Dir-Dir
     counts: Any  # `Counts` of the algorithm, component-major; of V transposed in Dir-Beta
 
+    @property
+    def num_active(self) -> jax.Array:
+        """Components with at least one z."""
+        return jnp.sum(self.counts.sizes > 0, dtype=jnp.int32)
+
 
 def algorithm(model: Model) -> Any:
     """The module that does the work: Dir-Beta's is Beta-Dir's, on V transposed."""

@@ -183,7 +183,7 @@ def _summary(model: Any, V: jax.Array, assigned: collapsed.Assigned) -> dict[str
     return {
         **assigned._asdict(),
         "potential_energy": -collapsed.log_joint(model, V.shape, assigned.counts),
-        "num_active": jnp.sum(assigned.counts.sizes > 0, dtype=jnp.int32),
+        "num_active": assigned.num_active,
     }
 
 

@@ -31,8 +31,9 @@ from nbmf_jax.inference.cvb0_updates import COUNTED, PRIORS, UPDATES, with_varia
 from nbmf_jax.inference.diagonal import Labels, Layout, Sides
 from nbmf_jax.inference.expected import count_expected, sweep_expected
 from nbmf_jax.inference.fixed_point import iterate
-from nbmf_jax.inference.restarts import as_counts, counter_change, fit_variational
+from nbmf_jax.inference.restarts import as_counts, counter_change, fit_variational, start_labels
 from nbmf_jax.inference.results import VariationalPosterior
+from nbmf_jax.models.base import bernoulli_mean
 from nbmf_jax.models.likelihood import log_likelihood, mean_negative_log_likelihood
 
 __all__ = ["cvb0", "memory_needed"]
@@ -129,7 +130,8 @@ class _State(NamedTuple):
 
 
 def _fit(
-    labels: jax.Array,
+    key: jax.Array,
+    start: jax.Array | None,
     model: Any,
     V: jax.Array,
     heldout: jax.Array | None,
@@ -143,7 +145,7 @@ def _fit(
     module, counted = collapsed.algorithm(model), COUNTED[type(model)]
     priors = module.Priors(**model.priors(V.shape))
     cells = layout.to_diagonals(V == 1), layout.to_diagonals(~jnp.isnan(V))
-    assigned = collapsed.assign(model, V, labels)
+    assigned = collapsed.assign(model, V, start_labels(key, start, model, V))
     update = UPDATES[type(model), order]
     prior = PRIORS[type(model)](priors, assigned.counts)
     if order == 2:
@@ -163,15 +165,15 @@ def _fit(
             iteration % _RECOUNT_EVERY == _RECOUNT_EVERY - 1, recount, lambda _: counters, expected
         )
         if heldout is not None:
-            W, H = module.mean_factors(as_counts(model, counters), priors)
-            record["perplexity"] = mean_negative_log_likelihood(W @ H, heldout)
+            mean = bernoulli_mean(*module.mean_factors(as_counts(model, counters), priors))
+            record["perplexity"] = mean_negative_log_likelihood(mean, heldout)
         return _State(expected, counters), record
 
     expected = _one_hot(layout, assigned.assignments, K)
     state, history = iterate(step, _State(expected, recount(expected)), max_iter, tol)
     counts = as_counts(model, recount(state.expected))
-    W, H = module.mean_factors(counts, priors)
-    return counts, history, log_likelihood(W @ H, V)
+    mean = bernoulli_mean(*module.mean_factors(counts, priors))
+    return counts, history, log_likelihood(mean, V)
 
 
 def _one_hot(layout: Layout, assignments: jax.Array, K: int) -> Labels:

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from nbmf_jax.inference import beta_dir, dir_dir
+from nbmf_jax.inference.categorical import exact_dot
 from nbmf_jax.inference.diagonal import Labels, Sides
 from nbmf_jax.models import BetaDir, DirDir
 
@@ -62,7 +63,7 @@ def _log_sum_of_the_others(log_x: jax.Array) -> jax.Array:
     """log sum_{j != k} x_j, up to the same constant for every k."""
     largest = log_x.max(0)
     others = 1 - jnp.eye(len(log_x), dtype=log_x.dtype)
-    total = jnp.dot(others, jnp.exp(log_x - largest), precision="highest")
+    total = exact_dot(others, jnp.exp(log_x - largest))
     return largest + jnp.log(jnp.maximum(total, jnp.finfo(log_x.dtype).tiny))
 
 

@@ -14,20 +14,20 @@ log p(V | W, H), plus log p(W, H) for MAP. Factors are component-major here: W (
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from nbmf_jax.inference import collapsed, problem
+from nbmf_jax.inference.categorical import exact_dot
 from nbmf_jax.inference.fixed_point import iterate
-from nbmf_jax.inference.restarts import best_of
+from nbmf_jax.inference.restarts import best_fit
 from nbmf_jax.inference.results import PointEstimate
 from nbmf_jax.models import DirDir
-from nbmf_jax.models.likelihood import inside, mean_negative_log_likelihood
+from nbmf_jax.models.base import bernoulli_mean
+from nbmf_jax.models.likelihood import inside, log_likelihood, mean_negative_log_likelihood
 
 __all__ = ["check_prior", "em", "log_prior", "pseudo_counts_of", "random_point"]
 
@@ -74,22 +74,9 @@ def em(
     checked = problem.check(model, V, heldout=heldout, start=start, num_restarts=num_restarts)
     if prior:
         check_prior(model)
-    points, history, scores = _fit_restarts(
-        jax.random.split(key, num_restarts),
-        checked.starts,
-        checked.model,
-        checked.V,
-        checked.heldout,
-        tol,
-        max_iter=max_iter,
-        prior=bool(prior),
-    )
-    best = best_of(scores)
-    point, history = jax.tree.map(lambda x: x[best], (points, history))
-    estimate = checked.finish(PointEstimate(W=point.W.T, H=point.H, **history))
-    if num_restarts > 1:
-        estimate.trace["restarts"] = np.asarray(scores)
-    return estimate
+    options = {"max_iter": max_iter, "prior": bool(prior)}
+    point, history, scores = best_fit(key, checked, _fit, tol, num_restarts, options)
+    return checked.finish(PointEstimate(W=point.W.T, H=point.H, **history), scores)
 
 
 def check_prior(model: Any) -> None:
@@ -104,35 +91,14 @@ def check_prior(model: Any) -> None:
             )
 
 
-@partial(jax.jit, static_argnames=("max_iter", "prior"))
-def _fit_restarts(
-    keys: jax.Array,
-    starts: jax.Array | None,
-    model: Any,
-    V: jax.Array,
-    heldout: jax.Array | None,
-    tol: float,
-    *,
-    max_iter: int,
-    prior: bool,
-) -> Any:
-    def fit(key_and_start: Any) -> Any:
-        key, labels = key_and_start
-        if labels is None:
-            point = random_point(key, model, V.shape)
-        else:
-            point = _from_labels(model, V, labels)
-        return _fit(point, model, V, heldout, tol, max_iter, prior)
-
-    return lax.map(fit, (keys, starts))
-
-
 def _fit(
-    point: Point,
+    key: jax.Array,
+    start: jax.Array | None,
     model: Any,
     V: jax.Array,
     heldout: jax.Array | None,
-    tol: float,
+    tol: jax.Array,
+    *,
     max_iter: int,
     prior: bool,
 ) -> tuple[Point, dict[str, Any], jax.Array]:
@@ -143,21 +109,21 @@ def _fit(
     num_observed = jnp.sum(~jnp.isnan(V))
 
     def objective(point: Point, S: jax.Array) -> jax.Array:
-        seen = jnp.where(V == 1, S, jnp.where(V == 0, 1 - S, 1))
         added = log_prior(point, pseudo_counts) if prior else 0.0
-        return jnp.log(seen).sum() + added
+        return log_likelihood(S, V) + added
 
     def step(_: jax.Array, state: Any) -> Any:
         point, S, before = state
         point = update(point, S, V, *pseudo_counts)
-        S = inside(_dot(point.W.T, point.H))
+        S = bernoulli_mean(point.W.T, point.H)
         after = objective(point, S)
         record = {"change": jnp.abs(after - before) / num_observed, "objective": after}
         if heldout is not None:
             record["perplexity"] = mean_negative_log_likelihood(S, heldout)
         return (point, S, after), record
 
-    S = inside(_dot(point.W.T, point.H))
+    point = random_point(key, model, V.shape) if start is None else _from_labels(model, V, start)
+    S = bernoulli_mean(point.W.T, point.H)
     (point, _, score), history = iterate(step, (point, S, objective(point, S)), max_iter, tol)
     return point, history, score
 
@@ -201,9 +167,9 @@ def _update_beta_dir(
     point: Point, S: jax.Array, V: jax.Array, gamma: jax.Array, alpha: jax.Array, beta: jax.Array
 ) -> Point:
     W, H = point
-    X1, X0 = _odds(S, V)
-    ones = H * _dot(W, X1) + alpha
-    zeros = (1 - H) * _dot(W, X0) + beta
+    X1, X0 = inverse_probabilities(S, V)
+    ones = H * exact_dot(W, X1) + alpha
+    zeros = (1 - H) * exact_dot(W, X0) + beta
     W = _simplex(W * _row_sums(H, X1, X0) + gamma, W)
     total = ones + zeros
     return Point(W=W, H=jnp.where(total > 0, ones / jnp.where(total > 0, total, 1), H))
@@ -213,25 +179,22 @@ def _update_dir_dir(
     point: Point, S: jax.Array, V: jax.Array, gamma: jax.Array, eta: jax.Array
 ) -> Point:
     W, H = point
-    X1, X0 = _odds(S, V)
+    X1, X0 = inverse_probabilities(S, V)
     new_W = _simplex(W * _row_sums(H, X1, X0) + gamma, W)
     return Point(W=new_W, H=_simplex(H * _row_sums(W, X1.T, X0.T) + eta, H))
 
 
-def _odds(S: jax.Array, V: jax.Array) -> tuple[jax.Array, jax.Array]:
+def inverse_probabilities(S: jax.Array, V: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """X1 = V / S and X0 = (1 - V) / (1 - S), (F, N); 0 at missing cells."""
     return jnp.where(V == 1, 1 / S, 0), jnp.where(V == 0, 1 / (1 - S), 0)
 
 
 def _row_sums(H: jax.Array, X1: jax.Array, X0: jax.Array) -> jax.Array:
     """H X1' + (1 - H) X0' as one product."""
-    return jnp.maximum(_dot(H, (X1 - X0).T) + X0.sum(1), 0)
+    return jnp.maximum(exact_dot(H, (X1 - X0).T) + X0.sum(1), 0)
 
 
 def _simplex(x: jax.Array, otherwise: jax.Array) -> jax.Array:
     """Columns normalised; a line without observed cells stays as it is."""
     total = x.sum(0)
     return jnp.where(total > 0, x / jnp.where(total > 0, total, 1), otherwise)
-
-
-def _dot(a: jax.Array, b: jax.Array) -> jax.Array:
-    return jnp.dot(a, b, precision="highest")

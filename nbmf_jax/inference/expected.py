@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from nbmf_jax.inference.categorical import exact_dot
 from nbmf_jax.inference.diagonal import (
     Labels,
     Layout,
@@ -68,6 +69,7 @@ def sweep_expected(
         old = _diagonal(expected, d)
 
         def weigh() -> Labels:
+            # Reads everything itself: what a branch is handed would be stored first.
             own = lane_first(counted(v, _diagonal(expected, d)))
             windows = tuple(window(table, d, num_lanes) for table in tables.column)
             rest = jax.tree.map(_take_away, Sides(tables.row, windows), own)
@@ -155,8 +157,7 @@ def _set_window(table: jax.Array, window: jax.Array, d: jax.Array) -> jax.Array:
 def _normalised(weights: jax.Array, seen: jax.Array) -> jax.Array:
     """Columns that sum to 1, and to 0 where a cell is missing; the sum as in `categorical`."""
     ones = jnp.ones((1, len(weights)), weights.dtype)
-    total = jnp.dot(ones, weights, precision="highest")
-    return weights * jnp.where(seen, 1 / total, 0)
+    return weights * jnp.where(seen, 1 / exact_dot(ones, weights), 0)
 
 
 def _take_away(table: jax.Array, own: jax.Array) -> jax.Array:

@@ -21,6 +21,7 @@ from nbmf_jax.inference import problem
 from nbmf_jax.inference.em import Point, check_prior, log_prior, pseudo_counts_of, random_point
 from nbmf_jax.inference.results import PointEstimate
 from nbmf_jax.models import DirDir
+from nbmf_jax.models.base import bernoulli_mean
 from nbmf_jax.models.likelihood import log_likelihood
 
 __all__ = ["map_gradient"]
@@ -107,7 +108,7 @@ def _descend(
 
     def loss(logits: Point) -> jax.Array:
         point = constrain(logits)
-        fit = log_likelihood(jnp.dot(point.W.T, point.H, precision="highest"), V)
+        fit = log_likelihood(bernoulli_mean(point.W.T, point.H), V)
         believed = log_prior(point, pseudo_counts) if prior else 0.0
         factors = (point.H.T, point.W) if turned else (point.W.T, point.H)
         return penalty(*factors) - fit - believed

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from nbmf_jax.data import as_binary_matrix
+from nbmf_jax.data.checks import check_count
 from nbmf_jax.data.matrix import BinaryMatrix
 from nbmf_jax.inference import collapsed
 from nbmf_jax.inference.results import (
@@ -39,12 +40,17 @@ class Problem(NamedTuple):
     transposed: bool
     labels: tuple[Any, Any]  # of V's rows and columns as the user gave them, or None
 
-    def finish(self, result: Result) -> Result:
-        """A result in the orientation of the user's V, with its labels and a trimmed trace."""
+    def finish(self, result: Result, scores: Any = ()) -> Result:
+        """A result in the orientation of the user's V, with its labels and a trimmed trace.
+
+        The scores of several restarts are added to the trace.
+        """
         result = result.transposed() if self.transposed else result
         rows, columns = self.labels
         num_iter = int(result.num_iter)
         trace = {name: np.asarray(x)[:num_iter] for name, x in result.trace.items()}
+        if len(scores) > 1:
+            trace["restarts"] = np.asarray(scores)
         return replace(
             result,
             num_iter=num_iter,
@@ -86,14 +92,6 @@ def check_model(model: Any) -> Any:
     if not isinstance(model, FactorModel):
         raise TypeError(f"model must be a BetaDir, DirBeta or DirDir, got {model!r}")
     return model
-
-
-def check_count(name: str, value: Any, minimum: int = 1) -> int:
-    """A whole number of at least `minimum`."""
-    is_integer = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if not is_integer or value < minimum:
-        raise ValueError(f"{name} must be a whole number of at least {minimum}, got {value!r}")
-    return int(value)
 
 
 def check_iterations(max_iter: Any, tol: Any) -> tuple[int, float]:

@@ -1,4 +1,4 @@
-"""Fits from several starts in one compiled program, the best kept: what cvb0 and bica share."""
+"""Fits from several starts in one compiled program, the best kept."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from nbmf_jax.models import DirDir
 
 __all__ = [
     "as_counts",
-    "best_of",
+    "best_fit",
     "counter_change",
     "fit_variational",
-    "run_restarts",
+    "start_labels",
     "variational_posterior",
 ]
 
@@ -35,25 +35,39 @@ def fit_variational(
     num_restarts: int,
     options: dict[str, Any],
 ) -> VariationalPosterior:
-    """The best of several fits by log p(V | E[W] E[H]).
+    """The best of several fits by log p(V | E[W] E[H]), as a posterior in the user's terms."""
+    counts, history, scores = best_fit(key, checked, fit, tol, num_restarts, options)
+    posterior = variational_posterior(checked.model, checked.V.shape, counts, history)
+    return checked.finish(posterior, scores)
 
-    `fit(labels, model, V, heldout, tol, **options)` returns expected counts, the history of
-    `fixed_point.iterate`, and the log-likelihood.
+
+def best_fit(
+    key: jax.Array,
+    checked: Problem,
+    fit: Callable[..., Any],
+    tol: float,
+    num_restarts: int,
+    options: dict[str, Any],
+) -> tuple[Any, dict[str, Any], jax.Array]:
+    """What was fitted best, its history, and the scores of all restarts.
+
+    `fit(key, start, model, V, heldout, tol, **options)`, where `start` is labels or None, returns
+    what it fitted, the history of `fixed_point.iterate`, and a score, the higher the better.
     """
     keys, options_key = jax.random.split(key, num_restarts), tuple(options.items())
     arrays = checked.starts, checked.model, checked.V, checked.heldout
-    counts, history, scores = run_restarts(keys, *arrays, tol, fit=fit, options=options_key)
-    best = best_of(scores)
-    counts, history = jax.tree.map(lambda x: x[best], (counts, history))
-    posterior = checked.finish(
-        variational_posterior(checked.model, checked.V.shape, counts, history)
-    )
-    if num_restarts > 1:
-        posterior.trace["restarts"] = np.asarray(scores)
-    return posterior
+    fitted, history, scores = _run_restarts(keys, *arrays, tol, fit=fit, options=options_key)
+    best = _best_of(scores)
+    fitted, history = jax.tree.map(lambda x: x[best], (fitted, history))
+    return fitted, history, scores
 
 
-def best_of(scores: jax.Array) -> int:
+def start_labels(key: jax.Array, start: jax.Array | None, model: Any, V: jax.Array) -> jax.Array:
+    """The given labels, or uniform ones."""
+    return collapsed.initial_assignments(key, model, V) if start is None else start
+
+
+def _best_of(scores: jax.Array) -> int:
     """The highest score; a fit that broke down is never the best."""
     if np.isnan(scores).all():
         raise ValueError(
@@ -64,7 +78,7 @@ def best_of(scores: jax.Array) -> int:
 
 
 @partial(jax.jit, static_argnames=("fit", "options"))
-def run_restarts(
+def _run_restarts(
     keys: jax.Array,
     starts: jax.Array | None,
     model: Any,
@@ -78,9 +92,7 @@ def run_restarts(
     """Every restart in turn, so that the memory of one is enough."""
 
     def fit_one(key_and_start: Any) -> Any:
-        key, start = key_and_start
-        labels = collapsed.initial_assignments(key, model, V) if start is None else start
-        return fit(labels, model, V, heldout, tol, **dict(options))
+        return fit(*key_and_start, model, V, heldout, tol, **dict(options))
 
     return lax.map(fit_one, (keys, starts))
 

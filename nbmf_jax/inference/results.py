@@ -12,10 +12,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 from nbmf_jax.data import as_binary_matrix
+from nbmf_jax.data.checks import check_count
 from nbmf_jax.data.matrix import BinaryMatrix
 from nbmf_jax.inference.draws import (
     beta_from_log_gammas,
@@ -108,13 +108,12 @@ class VariationalPosterior(_Result):
 
     def sample(self, key: jax.Array, num_samples: int) -> Factors:
         """Draws of W (num_samples, F, K) and of H (num_samples, K, N)."""
-        _check_num_samples(num_samples)
+        check_count("num_samples", num_samples)
         return _sample(jax.random.split(key, num_samples), self._of("_of_W"), self._of("_of_H"))
 
     def for_chains(self, num_chains: int) -> VariationalPosterior:
         """The same posterior `num_chains` times, as `MCMC.run(..., init_params=...)` wants it."""
-        if num_chains < 1:
-            raise ValueError(f"num_chains must be at least 1, got {num_chains}")
+        check_count("num_chains", num_chains)
 
         def repeat(x: Any) -> jax.Array:
             return jnp.broadcast_to(jnp.asarray(x), (num_chains, *jnp.shape(x)))
@@ -175,7 +174,7 @@ class PointEstimate(_Result):
 
     def sample(self, key: jax.Array, num_samples: int) -> Factors:
         """The point itself, `num_samples` times: a point estimate knows no uncertainty."""
-        _check_num_samples(num_samples)
+        check_count("num_samples", num_samples)
         return {name: jnp.stack([x] * num_samples) for name, x in self.mean().items()}
 
     def transposed(self) -> PointEstimate:
@@ -206,11 +205,6 @@ def check_same_labels(
                 f"{name} has other {what} labels than the matrix that was fitted, or the same in "
                 f"another order; reindex it first"
             )
-
-
-def _check_num_samples(num_samples: Any) -> None:
-    if not isinstance(num_samples, int | np.integer) or num_samples < 1:
-        raise ValueError(f"num_samples must be a whole number of at least 1, got {num_samples!r}")
 
 
 def _mean(parameters: tuple[jax.Array, ...], component_axis: int) -> jax.Array:

@@ -30,12 +30,15 @@ from jax import lax
 from tqdm.auto import tqdm
 
 from nbmf_jax.data.batches import Batches, open_batches
-from nbmf_jax.inference import beta_dir, dir_dir, problem
+from nbmf_jax.inference import beta_dir, collapsed, dir_dir, problem
+from nbmf_jax.inference.categorical import exact_dot
 from nbmf_jax.inference.cvb0 import cvb0, memory_needed
+from nbmf_jax.inference.em import inverse_probabilities
 from nbmf_jax.inference.restarts import variational_posterior
 from nbmf_jax.inference.results import VariationalPosterior
-from nbmf_jax.models import DirBeta, DirDir
-from nbmf_jax.models.likelihood import inside, mean_negative_log_likelihood
+from nbmf_jax.models import DirBeta
+from nbmf_jax.models.base import bernoulli_mean
+from nbmf_jax.models.likelihood import mean_negative_log_likelihood
 
 __all__ = ["stochastic_cvb0"]
 
@@ -103,8 +106,8 @@ def stochastic_cvb0(
     read = partial(_blocks, batches, rng, progress_bar)
     fit = partial(_fit_batch, priors=priors, num_local=num_local)
     H = _HTables(inner, batches.shape[1])
-    L: Any = None
     trace: dict[str, list[float]] = {"fit": [], "change": []}
+    L: Any = None
     for _ in range(1 if batches.once else num_passes):
         for columns, block in read():
             if L is None and np.isnan(block).all():
@@ -120,27 +123,39 @@ def stochastic_cvb0(
     if L is None:
         raise ValueError("V has no observed cell: there is nothing to learn from")
     if not batches.once:
-        L_before, L = L, jnp.zeros_like(L)
-        for columns, block in read():
-            counts, _ = fit(L_before, block)
-            H.store(columns, counts)
-            L = L + counts.L
+        L = _refine(read, partial(fit, L), H)
+    return _finish(inner, batches, H.counts(L), trace, turn)
+
+
+def _refine(read: Any, fit: Any, H: _HTables) -> jax.Array:
+    """A pass with W fixed: H of every column, and L as the exact sum over the batches."""
+    L = 0.0
+    for columns, block in read():
+        counts, _ = fit(block)
+        H.store(columns, counts)
+        L = L + counts.L
+    return jnp.asarray(L)
+
+
+def _finish(
+    model: Any, batches: Batches, counts: Any, trace: dict[str, list[float]], turn: bool
+) -> VariationalPosterior:
     history = {
         "num_iter": len(trace["fit"]),
         "converged": None,
         "trace": {name: np.asarray(values) for name, values in trace.items()},
     }
-    posterior = variational_posterior(inner, batches.shape, H.counts(L), history)
+    posterior = variational_posterior(model, batches.shape, counts, history)
     posterior = posterior.transposed() if turn else posterior
-    rows, columns_ = batches.labels
-    return replace(posterior, row_labels=rows, column_labels=columns_)
+    rows, columns = batches.labels
+    return replace(posterior, row_labels=rows, column_labels=columns)
 
 
 class _HTables:
     """H's counters, (K, N) each, in host memory, filled batch by batch."""
 
     def __init__(self, model: Any, num_columns: int) -> None:
-        self._type: Any = dir_dir.Counts if isinstance(model, DirDir) else beta_dir.Counts
+        self._type = collapsed.algorithm(model).Counts
         names = [name for name in self._type._fields if name != "L"]
         shape, dtype = (model.num_components, num_columns), jnp.result_type(float)
         self._tables = {name: np.zeros(shape, dtype) for name in names}
@@ -183,7 +198,7 @@ def _shared_priors(model: Any, shape: tuple[int, int]) -> Any:
                 f"{name} is given for every single line that batches are taken of; give one value, "
                 f"or one per component"
             )
-    return (dir_dir if isinstance(model, DirDir) else beta_dir).Priors(**priors)
+    return collapsed.algorithm(model).Priors(**priors)
 
 
 def _start(key: jax.Array, model: Any, block: np.ndarray, num_columns: int) -> jax.Array:
@@ -223,7 +238,7 @@ def _fit_batch(
     H = jnp.broadcast_to(_prior_mean(priors), (len(L), block.shape[1]))
     H = lax.fori_loop(0, num_local - 1, again, H)
     H, counts = local(W, H, block, priors)
-    return counts, mean_negative_log_likelihood(_dot(W.T, H), block)
+    return counts, mean_negative_log_likelihood(bernoulli_mean(W.T, H), block)
 
 
 def _prior_mean(priors: Any) -> jax.Array:
@@ -234,25 +249,16 @@ def _prior_mean(priors: Any) -> jax.Array:
 
 def _local_beta_dir(W: jax.Array, H: jax.Array, V: jax.Array, priors: Any) -> Any:
     """E[H] (K, b) and the counters after one update of every cell's expected label."""
-    X1, X0 = _odds(W, H, V)
-    A, B = H * _dot(W, X1), (1 - H) * _dot(W, X0)
-    L = W * (_dot(H, X1.T) + _dot(1 - H, X0.T))
+    X1, X0 = inverse_probabilities(bernoulli_mean(W.T, H), V)
+    A, B = H * exact_dot(W, X1), (1 - H) * exact_dot(W, X0)
+    L = W * (exact_dot(H, X1.T) + exact_dot(1 - H, X0.T))
     ones, zeros = priors.alpha + A, priors.beta + B
     return ones / (ones + zeros), beta_dir.Counts(L=L, A=A, B=B)
 
 
 def _local_dir_dir(W: jax.Array, H: jax.Array, V: jax.Array, priors: Any) -> Any:
-    X1, X0 = _odds(W, H, V)
-    Q = H * (_dot(W, X1) + _dot(1 - W, X0))
-    L = W * (_dot(H, X1.T) + _dot(1 - H, X0.T))
+    X1, X0 = inverse_probabilities(bernoulli_mean(W.T, H), V)
+    Q = H * (exact_dot(W, X1) + exact_dot(1 - W, X0))
+    L = W * (exact_dot(H, X1.T) + exact_dot(1 - H, X0.T))
     columns = priors.eta + Q
     return columns / columns.sum(0), dir_dir.Counts(L=L, Q=Q)
-
-
-def _odds(W: jax.Array, H: jax.Array, V: jax.Array) -> tuple[jax.Array, jax.Array]:
-    S = inside(_dot(W.T, H))
-    return jnp.where(V == 1, 1 / S, 0), jnp.where(V == 0, 1 / (1 - S), 0)
-
-
-def _dot(a: jax.Array, b: jax.Array) -> jax.Array:
-    return jnp.dot(a, b, precision="highest")

@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 
 from nbmf_jax.data import as_binary_matrix
+from nbmf_jax.data.checks import check_count
 from nbmf_jax.data.split import train_test_split
-from nbmf_jax.inference.problem import check_count
 from nbmf_jax.models.base import FactorModel
 from nbmf_jax.posterior.loo import compare_by_loo
 from nbmf_jax.posterior.predict import predict

@@ -11,6 +11,7 @@ import arviz as az
 import numpy as np
 import pandas as pd
 
+from nbmf_jax.data.checks import check_count
 from nbmf_jax.posterior import verdict as words
 from nbmf_jax.posterior.align import MIN_SHARE, agreement, align_components
 from nbmf_jax.posterior.convert import container, draws_of, group
@@ -65,8 +66,7 @@ def diagnose(
         A `Diagnosis`: print it, or read `.verdict`, `.converged`, `.table`, `.components` and
         `.trapped`, and look at `.plot("trace")`, `.plot("rank")`, `.plot("autocorr")`.
     """
-    if isinstance(num_entries, bool) or not isinstance(num_entries, int) or num_entries < 1:
-        raise ValueError(f"num_entries must be a whole number of at least 1, got {num_entries!r}")
+    num_entries = check_count("num_entries", num_entries)
     draws = draws_of(idata)
     found = invariants(idata, num_entries, seed)
     table = _table(found)

@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 from jax import lax
 
+from nbmf_jax.data.checks import check_count
 from nbmf_jax.inference import collapsed
 from nbmf_jax.posterior.convert import Draws, draws_of, group, is_container, to_arviz
 from nbmf_jax.posterior.extra_groups import generator
@@ -68,8 +69,7 @@ def predict(
     ((18, 14), True)
     """
     interval = _check_interval(interval)
-    if isinstance(num_draws, bool) or not isinstance(num_draws, int) or num_draws < 0:
-        raise ValueError(f"num_draws must be a whole number of at least 0, got {num_draws!r}")
+    num_draws = check_count("num_draws", num_draws, minimum=0)
     idata = _container(result, num_samples, key, only_mean=interval is None and num_draws == 0)
     draws = draws_of(idata)
     frame = partial(pd.DataFrame, index=draws.rows, columns=draws.columns)
