@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nbmf_jax.data.matrix import BinaryMatrix, as_binary_matrix
+from nbmf_jax.models import HDP
 from nbmf_jax.models.base import FactorModel
 
 __all__ = ["HYPERPARAMETERS", "Source", "read", "storable_labels"]
@@ -48,6 +49,7 @@ def _of_mcmc(mcmc: Any, V: Any) -> Source:
     data = as_binary_matrix(_data_of(mcmc) if V is None else V)
     _check_fit(samples, data)
     model = mcmc.sampler.model
+    samples = _with_concentrations(samples, model)
     return Source(samples, _statistics(mcmc), data, model, _labels(data))
 
 
@@ -57,6 +59,16 @@ def _samples(mcmc: Any) -> dict[str, np.ndarray]:
     if missing:
         raise ValueError(f"the run has no draws of {' and '.join(missing)}; it kept {list(draws)}")
     return {name: np.asarray(value) for name, value in draws.items()}
+
+
+def _with_concentrations(samples: dict[str, np.ndarray], model: Any) -> dict[str, np.ndarray]:
+    """Add the Dirichlet parameter that the draws of a shared base measure stand for."""
+    learned = model.learned if isinstance(model, FactorModel) else {}
+    shared = [name for name, prior in learned.items() if isinstance(prior, HDP)]
+    if not shared:
+        return samples
+    fixed = model.given(samples)
+    return {**samples, **{name: np.asarray(getattr(fixed, name)) for name in shared}}
 
 
 def _data_of(mcmc: Any) -> Any:
