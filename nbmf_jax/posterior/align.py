@@ -21,7 +21,7 @@ __all__ = ["MIN_SHARE", "agreement", "align_components"]
 MIN_SHARE = 0.01  # a component is found in a draw that gives it at least this part of the cells
 
 
-def align_components(idata: Any, max_iter: int = 10) -> Any:
+def align_components(idata: Any, max_iter: int = 50) -> Any:
     """Return `idata` with the components of every draw of every chain in one common order.
 
     Components are sorted by the part of the cells that they explain, largest first. W H of each
@@ -32,7 +32,8 @@ def align_components(idata: Any, max_iter: int = 10) -> Any:
 
     Args:
         idata: an `arviz.InferenceData` with draws of W and H (see `to_arviz`).
-        max_iter: most refinements of the pivot that draws are matched to.
+        max_iter: most refinements of the pivot that draws are matched to; it stops by itself when
+            another one does not help, in our experience after 1 to 10.
     """
     draws = draws_of(idata)
     matching = find_permutations(draws.W, draws.H, _start(idata), max_iter)
