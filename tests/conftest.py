@@ -33,9 +33,9 @@ needs_paper_data = pytest.mark.skipif(
 
 def pytest_xdist_auto_num_workers(config):
     """What `-n auto` means: a worker for each core, and none for tests named one by one, so that
-    `-s` and breakpoints work there. A worker may need 3 GiB."""
+    `-s` and breakpoints work there. A worker may grow to 4 GiB."""
     alone = config.args and all("::" in argument for argument in config.args)
-    return 0 if alone else min(os.cpu_count() or 1, 8)
+    return 0 if alone else min(os.cpu_count() or 1, 4)
 
 
 _seen = 0

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from nbmf_jax.posterior.convert import Draws, draws_of, group, with_
+from nbmf_jax.posterior.convert import Draws, check_container, draws_of, group, with_
 from nbmf_jax.posterior.matching import Matching, find_permutations
 
 __all__ = ["MIN_SHARE", "agreement", "align_components"]
@@ -95,7 +95,7 @@ def agreement(idata: Any, min_share: float = MIN_SHARE) -> pd.DataFrame:
         which it has at least 1 % of them; `found_min`, the same in the chain that finds it most
         rarely; `stability`, its mean cosine similarity with its own average where found.
     """
-    scores = group(idata, "alignment")
+    scores = group(check_container(idata), "alignment")
     if "found" not in scores:
         raise ValueError("idata has no alignment scores: call align_components first")
     table = pd.DataFrame(

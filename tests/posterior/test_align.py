@@ -160,6 +160,8 @@ def test_agreement_needs_alignment():
 def test_refuses_in_words():
     with pytest.raises(TypeError, match="must be an arviz.InferenceData, got dict"):
         nbmf.align_components({})
+    with pytest.raises(TypeError, match="must be an arviz.InferenceData, got NoneType"):
+        nbmf.agreement(None)
     W = np.ones((1, 2, 3, 4))
     unnamed = convert.container({"posterior": {"W": W, "H": W.swapaxes(2, 3)}})
     assert nbmf.align_components(unnamed).posterior["W"].shape == W.shape
