@@ -74,7 +74,6 @@ def fold_in(
     key = jax.random.key(0) if key is None else key
     idata = to_arviz(result, num_samples=1 if by_mean else num_draws, key=key)
     draws = draws_of(idata)
-    model = _check_model(model_of(idata) if model is None else model)
     new = _check_new(V_new, axis, draws)
     chosen = np.linspace(0, len(draws.W) - 1, min(num_draws, len(draws.W))).round().astype(int)
     prior = _prior(idata, model, axis, _orders(idata, draws), chosen)
