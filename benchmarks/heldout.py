@@ -135,6 +135,7 @@ def main(
                 f"{name:15s} {method:50s} {np.mean(scores):.4f} +- {np.std(scores):.4f}"
                 f"  used {used:5.1f}  {seconds:.1f} s a split"
             )
+            jax.clear_caches()  # compiled programs hold memory maps, of which a process has few
             if out is not None:
                 out.write_text(json.dumps(rows, indent=1))
 
