@@ -157,7 +157,8 @@ class _Run:
         after = _steps(
             kernel.model, kernel.num_sweeps, chain.state, chain.kept, self.done, size, chain.V
         )
-        return _Chain(*jax.block_until_ready(after), chain.V)
+        state, kept = jax.block_until_ready(after)
+        return _Chain(state, kept, chain.V)
 
     def result(self, model: Any, V: np.ndarray, threads: int) -> Chains:
         """Draws of all chains with a leading chain axis."""

@@ -176,7 +176,10 @@ class NBMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         draws = draws_of(run.idata)
         shares = summary.shares_of(run.idata, draws)
         self.shares_ = shares.mean(0)
-        self.n_active_, self.n_nonempty_ = summary.num_active(shares), summary.num_nonempty(run.idata)
+        self.n_active_, self.n_nonempty_ = (
+            summary.num_active(shares),
+            summary.num_nonempty(run.idata),
+        )
         names = summary.component_names(len(self.shares_))
         rows = pd.Index(data.row_labels, name=data.row_name, tupleize_cols=False)
         columns = pd.Index(data.column_labels, name=data.column_name, tupleize_cols=False)

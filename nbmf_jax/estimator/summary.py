@@ -56,6 +56,8 @@ def cell_table(
     draws = draws_of(idata) if draws is None else draws
     few = len(f) <= _FEW_CELLS
     values = _few_cells(draws, f, n, interval) if few else _of_all(idata, f, n, interval)
+    if len(draws.W) == 1:  # a point estimate has no interval
+        values[1:] = np.nan
     V = data_of(idata)
     observed = np.full(len(f), np.nan) if V is None else V[f, n]
     rows, columns = np.asarray(draws.rows, object), np.asarray(draws.columns, object)
