@@ -58,6 +58,6 @@ def _describe(facts: Any) -> None:
         return
     say(
         f"not found. It is not shipped: convert the object of this name from the folder data of "
-        f"the authors' R package (GitHub: alumbreras/NBMF) to {known.file} (CSV, labels in the first "
-        f"line and field; sha256 {known.sha256}) and name its folder in {FOLDER_VARIABLE}."
+        f"the authors' R package (GitHub: alumbreras/NBMF) to {known.file} (CSV, labels in the "
+        f"first line and field; sha256 {known.sha256}) and name its folder in {FOLDER_VARIABLE}."
     )

@@ -209,7 +209,7 @@ class NBMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """
         return self._fold_in(self._read(X)).factor.to_numpy(dtype=float)
 
-    def predict_proba(self, X: Any) -> Any:
+    def predict_rows(self, X: Any) -> Any:
         """(rows, columns): probability of a one in every cell of new rows, given observed cells.
 
         For the rows of the fit `expected_` has it, and `predict_cells` its uncertainty.
