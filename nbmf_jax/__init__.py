@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from nbmf_jax.inference.results import PointEstimate as PointEstimate
     from nbmf_jax.inference.results import VariationalPosterior as VariationalPosterior
     from nbmf_jax.inference.stochastic_cvb0 import stochastic_cvb0 as stochastic_cvb0
+    from nbmf_jax.models import HDP as HDP
     from nbmf_jax.models import BetaDir as BetaDir
     from nbmf_jax.models import DirBeta as DirBeta
     from nbmf_jax.models import DirDir as DirDir
@@ -44,6 +45,7 @@ _HOME = {
     "ConjugateGuide": "nbmf_jax.inference.guide",
     "DirBeta": "nbmf_jax.models",
     "DirDir": "nbmf_jax.models",
+    "HDP": "nbmf_jax.models",
     "NBMF": "nbmf_jax.estimator",
     "NBMFBlock": "nbmf_jax.inference.blocks",
     "PointEstimate": "nbmf_jax.inference.results",

@@ -28,6 +28,7 @@ __all__ = [
     "draw_assignments",
     "draw_factors",
     "initial_assignments",
+    "labels_of",
     "log_joint",
     "mean_factors",
     "sweep",
@@ -64,7 +65,7 @@ def _ones(model: Model, V: jax.Array) -> jax.Array:
     return (V.T if isinstance(model, DirBeta) else V) == 1
 
 
-def _labels(model: Model, assignments: jax.Array) -> jax.Array:
+def labels_of(model: Model, assignments: jax.Array) -> jax.Array:
     """(m, rows, columns) labels as the algorithm wants them."""
     if isinstance(model, DirDir):
         return assignments
@@ -72,7 +73,7 @@ def _labels(model: Model, assignments: jax.Array) -> jax.Array:
 
 
 def _assignments(model: Model, labels: jax.Array) -> jax.Array:
-    """Inverse of `_labels`."""
+    """Inverse of `labels_of`."""
     if isinstance(model, DirDir):
         return labels
     return labels[0].T if isinstance(model, DirBeta) else labels[0]
@@ -101,7 +102,7 @@ def draw_assignments(
 
 def agreeing(model: Model, V: jax.Array, assignments: jax.Array) -> jax.Array:
     """(F, N), False where the labels contradict V (possible in Dir-Dir only)."""
-    agrees = algorithm(model).agrees(_ones(model, V), _labels(model, assignments))
+    agrees = algorithm(model).agrees(_ones(model, V), labels_of(model, assignments))
     return (agrees.T if isinstance(model, DirBeta) else agrees) | jnp.isnan(V)
 
 
@@ -131,10 +132,10 @@ def assign(model: Model, V: jax.Array, assignments: jax.Array) -> Assigned:
     observed cell without a label would count as missing for the whole run.
     """
     K = model.num_components
-    module, labels = algorithm(model), _labels(model, assignments)
+    module, labels = algorithm(model), labels_of(model, assignments)
     assignments = _assignments(model, module.make_possible(_ones(model, V), labels, K))
     assignments = jnp.where(jnp.isnan(V), K, assignments).astype(np.min_scalar_type(K))
-    counts = module.count(_ones(model, V), _labels(model, assignments), K)
+    counts = module.count(_ones(model, V), labels_of(model, assignments), K)
     return Assigned(assignments, counts)
 
 
@@ -147,7 +148,7 @@ def sweep(
     def body(carry: tuple[jax.Array, Any], key: jax.Array) -> tuple[tuple[jax.Array, Any], None]:
         return algorithm(model).sweep(key, ones, *carry, priors), None
 
-    start = _labels(model, state.assignments), state.counts
+    start = labels_of(model, state.assignments), state.counts
     (labels, counts), _ = lax.scan(body, start, jax.random.split(key, num_sweeps))
     return Assigned(_assignments(model, labels), counts)
 

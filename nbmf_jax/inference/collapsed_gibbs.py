@@ -17,20 +17,23 @@ from jax.core import Tracer
 from numpyro.infer.mcmc import MCMCKernel
 from numpyro.util import is_prng_key
 
-from nbmf_jax.inference import collapsed
+from nbmf_jax.inference import collapsed, learning
 from nbmf_jax.inference.results import VariationalPosterior
 from nbmf_jax.models.base import FactorModel, observe
 
 __all__ = ["CollapsedGibbs", "CollapsedGibbsState"]
 
+FACTORS = ("W", "H")
+
 
 class CollapsedGibbsState(NamedTuple):
     """State of a chain."""
 
-    z: dict[str, jax.Array]  # W (F, K), H (K, N): drawn after warm-up, their means at the start
+    # W (F, K), H (K, N): drawn after warm-up, their means at the start; learned hyperparameters
+    z: dict[str, jax.Array]
     assignments: jax.Array  # (F, N), or (2, F, N) = z, c in Dir-Dir; K marks a missing cell
     counts: Any  # counters of the assignments, carried along
-    potential_energy: jax.Array  # () -log p(V, Z), and -log p(V, Z, C) in Dir-Dir
+    potential_energy: jax.Array  # () -log p(V, Z | hyperparameters), with C in Dir-Dir
     num_active: jax.Array  # () components with at least one z
     warmup_left: jax.Array  # () warm-up steps still to come
     rng_key: jax.Array
@@ -120,7 +123,9 @@ class CollapsedGibbs(MCMCKernel):
     ) -> CollapsedGibbsState:
         """Check the data and the start, and return the initial state (of all vectorised chains)."""
         V = _observed(model_args, model_kwargs)
-        self._model.priors(V.shape)  # raises where a hyperparameter does not fit V
+        learning.check_learnable(self._model)
+        fixed = self._model.given(learning.start_values(jax.random.key(0), self._model))
+        fixed.priors(V.shape)  # raises where a hyperparameter does not fit V
         vectorized = not is_prng_key(rng_key)
         start = _check_start(self._model, V, init_params, vectorized)
 
@@ -145,17 +150,23 @@ class CollapsedGibbs(MCMCKernel):
 
     def _sample_chain(self, state: CollapsedGibbsState, V: jax.Array) -> CollapsedGibbsState:
         key, key_sweep, key_factors = jax.random.split(state.rng_key, 3)
+        key_learn = jax.random.fold_in(key_sweep, 1)  # models with nothing to learn use three keys
+        values = {name: x for name, x in state.z.items() if name not in FACTORS}
         before = collapsed.Assigned(state.assignments, state.counts)
-        after = collapsed.sweep(key_sweep, self._model, V, before, self._num_sweeps)
-        z = lax.cond(
+        after = collapsed.sweep(
+            key_sweep, self._model.given(values), V, before, self._num_sweeps
+        )
+        values = learning.update(key_learn, self._model, values, after)
+        model = self._model.given(values)
+        factors = lax.cond(
             state.warmup_left > 0,
-            lambda counts: state.z,
-            lambda counts: collapsed.draw_factors(key_factors, self._model, V.shape, counts),
+            lambda counts: {name: state.z[name] for name in FACTORS},
+            lambda counts: collapsed.draw_factors(key_factors, model, V.shape, counts),
             after.counts,
         )
         return CollapsedGibbsState(
-            z=z,
-            **_summary(self._model, V, after),
+            z={**factors, **values},
+            **_summary(model, V, after),
             warmup_left=jnp.maximum(state.warmup_left - 1, 0),
             rng_key=key,
         )
@@ -166,13 +177,15 @@ def _init_chain(
     key: jax.Array, start: jax.Array | None, model: Any, V: jax.Array, num_warmup: int
 ) -> CollapsedGibbsState:
     key, key_start = jax.random.split(key)
+    values = learning.start_values(jax.random.fold_in(key_start, 1), model)
+    model = model.given(values)
     if start is None:
         start = collapsed.initial_assignments(key_start, model, V)
     elif isinstance(start, VariationalPosterior):
         start = collapsed.draw_assignments(key_start, model, V, start.mean())
     assigned = collapsed.assign(model, V, start)
     return CollapsedGibbsState(
-        z=collapsed.mean_factors(model, V.shape, assigned.counts),
+        z={**collapsed.mean_factors(model, V.shape, assigned.counts), **values},
         **_summary(model, V, assigned),
         warmup_left=jnp.asarray(num_warmup, jnp.int32),
         rng_key=key,

@@ -25,7 +25,16 @@ from nbmf_jax.models.hyperparameters import (
     frozen,
     value_key,
 )
-from nbmf_jax.models.likelihood import inside
+from nbmf_jax.models.learned import (
+    HDP,
+    Prior,
+    concentration_of,
+    is_learned,
+    sample_hdp,
+    sample_site,
+    short,
+)
+from nbmf_jax.models.likelihood import above_zero, inside
 
 __all__ = ["FactorModel", "Observation", "observe"]
 
@@ -85,6 +94,17 @@ class FactorModel:
         for name, value in hyperparameters.items():
             checked = check_hyperparameter(value, name, K, component_axis=int(name in self._of_W))
             object.__setattr__(self, name, checked)
+        self._check_base_measure()
+
+    def _check_base_measure(self) -> None:
+        shared = [name for name, prior in self.learned.items() if isinstance(prior, HDP)]
+        wrong = [name for name in shared if name not in ("gamma", "eta")]
+        if wrong:
+            raise ValueError(
+                f"{wrong[0]} cannot be an HDP: only Dirichlet parameters (gamma, eta) can be"
+            )
+        if len(shared) > 1:
+            raise ValueError("only one of gamma and eta can be an HDP")
 
     def __init_subclass__(cls) -> None:
         jax.tree_util.register_pytree_node(cls, cls._flatten, cls._unflatten)
@@ -131,11 +151,45 @@ class FactorModel:
         return hash(self._key())
 
     def __repr__(self) -> str:
-        arguments = (f"{name}={_short(getattr(self, name))}" for name in self._names())
+        arguments = (f"{name}={short(getattr(self, name))}" for name in self._names())
         return f"{type(self).__name__}({self.num_components}, {', '.join(arguments)})"
+
+    @property
+    def learned(self) -> dict[str, Prior]:
+        """The priors of those hyperparameters that are to be learned, by name."""
+        values = {name: getattr(self, name) for name in self._names()}
+        return {name: value for name, value in values.items() if is_learned(value)}
+
+    def given(self, values: dict[str, Any]) -> Any:
+        """This model with its learned hyperparameters fixed.
+
+        Args:
+            values: by the names of their sample sites: `alpha`, `beta`, `gamma`, `eta`, and
+                `base_weights`, `concentration`, `base_concentration` of an `HDP`.
+
+        >>> import nbmf_jax as nbmf, numpyro.distributions as dist
+        >>> nbmf.BetaDir(3, alpha=dist.Gamma(1.0, 1.0)).given({"alpha": 0.5}).learned
+        {}
+        """
+        if not self.learned:
+            return self
+
+        def fixed(name: str) -> Any:
+            value = getattr(self, name)
+            if isinstance(value, HDP):
+                return concentration_of(value, values)
+            return above_zero(jnp.asarray(values[name])) if is_learned(value) else value
+
+        return self._unflatten(self.num_components, tuple(map(fixed, self._names())))
 
     def priors(self, shape: tuple[int, ...]) -> dict[str, jax.Array]:
         """Hyperparameters for a matrix of this shape, component-major: (K, length) or (K, 1)."""
+        if self.learned:
+            raise ValueError(
+                f"{' and '.join(self.learned)} of {self!r} would have to be learned, which "
+                f"CollapsedGibbs, cvb0 and NumPyro's own samplers can do; here fix them, e.g. "
+                f"with model.given({{...}})"
+            )
         F, N = shape
         return {
             name: component_major(
@@ -148,7 +202,7 @@ class FactorModel:
     def __call__(self, V: Any = None, shape: tuple[int, int] | None = None) -> Any:
         """The NumPyro model: samples W and H, observes V, returns (W, H)."""
         data = observe(V, shape)
-        W, H = self._sample_factors(data.shape)
+        W, H = self._sample_hyperparameters()._sample_factors(data.shape)
         _sample_V(bernoulli_mean(W, H), data)
         return W, H
 
@@ -159,9 +213,19 @@ class FactorModel:
         A missing cell has a label here too, drawn from its prior.
         """
         data = observe(V, shape)
-        W, H = self._sample_factors(data.shape)
+        W, H = self._sample_hyperparameters()._sample_factors(data.shape)
         _sample_V(self._sample_labels(W, H), data)
         return W, H
+
+    def _sample_hyperparameters(self) -> Any:
+        """Sample those that are learned; return the model with them fixed."""
+        sites: dict[str, jax.Array] = {}
+        for name, prior in self.learned.items():
+            if isinstance(prior, HDP):
+                sites |= sample_hdp(prior, self.num_components)
+            else:
+                sites[name] = sample_site(name, prior)
+        return self.given(sites)
 
     def _sample_factors(self, shape: tuple[int, ...]) -> tuple[jax.Array, jax.Array]:
         raise NotImplementedError
@@ -216,9 +280,3 @@ def sample_column_labels(name: str, H: jax.Array, F: int) -> jax.Array:
 def pick_component(factor: jax.Array, *index: Any) -> jax.Array:
     """Entries of a factor chosen by labels, also where NumPyro enumerates the labels."""
     return Vindex(jnp.asarray(factor))[index]
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    return f"<array {tuple(value.shape)}>" if hasattr(value, "shape") else repr(value)

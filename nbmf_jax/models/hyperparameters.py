@@ -13,7 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from numpyro.distributions import Distribution
+
+from nbmf_jax.models.learned import check_learned, is_learned
 
 __all__ = [
     "check_hyperparameter",
@@ -39,14 +40,13 @@ def check_num_components(num_components: Any, minimum: int = 1) -> int:
 def check_hyperparameter(value: Any, name: str, num_components: int, component_axis: int) -> Any:
     """Check one hyperparameter and return it as a float, a NumPy array, or the traced value.
 
+    What is to be learned (a distribution or `HDP`) is returned as it is.
+
     `component_axis` is the axis of length K when the value is a matrix: 1 for the
     hyperparameters of W, which are (F, K), and 0 for those of H, which are (K, N).
     """
-    if isinstance(value, Distribution):
-        raise TypeError(
-            f"{name} must be numbers; learning it from a distribution ({type(value).__name__}) is "
-            f"not supported. Sample it in your own model and pass the sampled value instead"
-        )
+    if is_learned(value):
+        return check_learned(value, name, num_components)
     array = _as_array(value, name)
     if array.dtype.kind not in "iuf":
         raise TypeError(f"{name} must be a real number or an array of them, got {value!r}")
@@ -125,6 +125,9 @@ def value_key(value: Any) -> Any:
     """
     if isinstance(value, Tracer):
         return id(value)
+    if is_learned(value):
+        parameters, structure = jax.tree.flatten(value)
+        return structure, tuple(map(value_key, parameters))
     array = np.asarray(value, dtype=float)
     if array.ndim == 1 and (array == array[0]).all():
         array = array[0]

@@ -5,7 +5,12 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-__all__ = ["inside", "log_likelihood", "mean_negative_log_likelihood"]
+__all__ = ["above_zero", "inside", "log_likelihood", "mean_negative_log_likelihood"]
+
+
+def above_zero(x: jax.Array) -> jax.Array:
+    """Keep positive numbers positive where they underflow."""
+    return jnp.maximum(x, jnp.finfo(x.dtype).tiny)
 
 
 def inside(mean: jax.Array) -> jax.Array:

@@ -11,10 +11,10 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import gammaln
 
-__all__ = ["log_beta_bernoulli", "log_dirichlet_multinomial"]
+__all__ = ["log_beta_bernoulli", "log_dirichlet_multinomial", "log_rising"]
 
 
-def _log_rising(start: jax.Array, count: jax.Array) -> jax.Array:
+def log_rising(start: jax.Array, count: jax.Array) -> jax.Array:
     """log Gamma(start + count) / Gamma(start), exactly 0 where nothing was counted."""
     # Asked for explicitly: XLA may evaluate the two gammaln by different code, and most of the
     # entries are empty, so that their rounding would add up.
@@ -26,13 +26,13 @@ def log_dirichlet_multinomial(concentration: jax.Array, counts: jax.Array) -> ja
 
     Gamma(sum c) / Gamma(sum (c + n)) x prod_k Gamma(c_k + n_k) / Gamma(c_k), for each column.
     """
-    total = _log_rising(concentration.sum(0), counts.sum(0))
-    return _log_rising(concentration, counts).sum(0) - total
+    total = log_rising(concentration.sum(0), counts.sum(0))
+    return log_rising(concentration, counts).sum(0) - total
 
 
 def log_beta_bernoulli(
     alpha: jax.Array, beta: jax.Array, ones: jax.Array, zeros: jax.Array
 ) -> jax.Array:
     """log p(v | labels) with each h_kn ~ Beta(alpha, beta) integrated out, for each column."""
-    rising = _log_rising(alpha, ones) + _log_rising(beta, zeros)
-    return jnp.sum(rising - _log_rising(alpha + beta, ones + zeros), axis=0)
+    rising = log_rising(alpha, ones) + log_rising(beta, zeros)
+    return jnp.sum(rising - log_rising(alpha + beta, ones + zeros), axis=0)

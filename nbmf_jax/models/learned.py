@@ -1,0 +1,197 @@
+"""Hyperparameters that are learned: given as NumPyro distributions, or as the shared base measure.
+
+    BetaDir(K, alpha=Gamma(1, 1), beta=Gamma(1, 1))        alpha ~ Gamma(1, 1), beta ~ Gamma(1, 1)
+    BetaDir(K, gamma=HDP(concentration=g0, base_concentration=g1))
+                                    b ~ Dirichlet(g1 / K, ...),  w_f ~ Dirichlet(g0 b)
+
+A distribution of shape () is one value for all components, one of shape (K,) a value for each. The
+second form is the hierarchical Dirichlet process (Teh et al. 2006) truncated at K components: rows
+share the base weights b, so that components which no row needs stay empty in all of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+from jax.core import Tracer
+from numpyro.distributions import Distribution, Independent
+
+from nbmf_jax.models.likelihood import above_zero
+
+__all__ = ["HDP", "Prior", "check_learned", "is_learned", "log_prior", "sample_site", "start_value"]
+
+BASE_WEIGHTS = "base_weights"
+OF_HDP = ("concentration", "base_concentration")
+
+
+@dataclass(frozen=True)
+class HDP:
+    """A base measure shared by all rows: w_f ~ Dirichlet(g0 b), b ~ Dirichlet(g1 / K, ...).
+
+    Args:
+        concentration: g0; large values make all rows alike. A number, or a distribution of one
+            positive number if it is to be learned.
+        base_concentration: g1; large values use more components. A number or a distribution.
+
+    Given as `gamma` of `BetaDir` or `DirDir`, or as `eta` of `DirBeta` (columns instead of rows). The
+    sample sites are `base_weights` (K,) and, if they are learned, `concentration` and
+    `base_concentration`.
+
+    >>> import nbmf_jax as nbmf
+    >>> nbmf.BetaDir(100, gamma=nbmf.HDP())
+    BetaDir(100, gamma=HDP(concentration=1, base_concentration=1), alpha=1, beta=1)
+    """
+
+    concentration: Any = 1.0
+    base_concentration: Any = 1.0
+
+    def __post_init__(self) -> None:
+        for name in OF_HDP:
+            _check_scalar(getattr(self, name), name)
+
+    def __repr__(self) -> str:
+        return f"HDP({', '.join(f'{name}={short(getattr(self, name))}' for name in OF_HDP)})"
+
+
+def _unflatten(_: None, values: tuple[Any, ...]) -> HDP:
+    # JAX unflattens with placeholders too, which no check would let pass.
+    hdp = object.__new__(HDP)
+    for name, value in zip(OF_HDP, values, strict=True):
+        object.__setattr__(hdp, name, value)
+    return hdp
+
+
+jax.tree_util.register_pytree_node(
+    HDP, lambda hdp: (tuple(getattr(hdp, name) for name in OF_HDP), None), _unflatten
+)
+
+Prior = Distribution | HDP
+
+
+def is_learned(value: Any) -> bool:
+    """Whether a hyperparameter is to be learned."""
+    return isinstance(value, Distribution | HDP)
+
+
+def _check_scalar(value: Any, name: str) -> None:
+    if isinstance(value, Distribution):
+        check_learned(value, name, 1)
+        if value.shape() != ():
+            raise ValueError(f"{name} must be one number, but its prior has shape {value.shape()}")
+    elif isinstance(value, Tracer):
+        return  # built inside a user's own model
+    elif (
+        isinstance(value, bool)
+        or not isinstance(value, int | float | np.number | np.ndarray | jax.Array)
+        or np.ndim(value)
+        or not (np.isfinite(value) and value > 0)
+    ):
+        raise ValueError(f"{name} must be a positive number or a distribution, got {value!r}")
+
+
+def check_learned(prior: Any, name: str, num_components: int) -> Any:
+    """Refuse priors from which no positive hyperparameter can be learned."""
+    if isinstance(prior, HDP):
+        return prior
+    what = f"{name} ~ {type(prior).__name__}"
+    if prior.shape() not in ((), (num_components,)):
+        raise ValueError(
+            f"{what} has shape {prior.shape()}; a learned hyperparameter is one number for all "
+            f"components, or {num_components} numbers, one each"
+        )
+    if prior.is_discrete:
+        raise ValueError(f"{what} is discrete; a learned hyperparameter needs a density")
+    if _elementwise(prior) is None:
+        raise ValueError(
+            f"{what} makes the components depend on each other; give independent priors, e.g. "
+            f"dist.Gamma(1., 1.).expand([{num_components}])"
+        )
+    if not _positive(prior):
+        raise ValueError(
+            f"{what} allows values that are not positive; use a distribution of positive numbers, "
+            f"such as Gamma, LogNormal, Exponential or HalfNormal"
+        )
+    return prior
+
+
+def _elementwise(prior: Any) -> Any:
+    """The distribution of single entries, or None if there is none."""
+    if prior.event_dim == 0:
+        return prior
+    is_independent = isinstance(prior, Independent) and prior.base_dist.event_dim == 0
+    return prior.base_dist if is_independent else None
+
+
+def _positive(prior: Any) -> bool:
+    support = _elementwise(prior).support
+    allowed = [support(jnp.full(prior.shape(), x)) for x in (-1e3, -1.0, -1e-6)]
+    if any(isinstance(x, Tracer) for x in allowed):
+        return True  # bounds that JAX traces: nobody can look
+    return support is not None and not np.any(allowed)
+
+
+def log_prior(prior: Any, value: jax.Array) -> jax.Array:
+    """Log density of each entry of a learned hyperparameter; -inf outside the support."""
+    single = _elementwise(prior)
+    inside = single.support(value)
+    # A value inside for every entry: log densities outside may be NaN.
+    safe = jnp.where(inside, value, single.support.feasible_like(value))
+    return jnp.where(inside, single.log_prob(safe), -jnp.inf)
+
+
+def start_value(key: jax.Array, prior: Any) -> jax.Array:
+    """A value to start a chain from: the prior's mean, or a draw where it has none."""
+    drawn = prior.sample(key)
+    try:
+        mean = jnp.broadcast_to(prior.mean, drawn.shape)
+    except (NotImplementedError, ZeroDivisionError):
+        return drawn
+    return jnp.where(jnp.isfinite(mean), mean, drawn).astype(drawn.dtype)
+
+
+def sample_site(name: str, prior: Any) -> jax.Array:
+    """The sample site of a learned hyperparameter."""
+    if prior.shape() == ():
+        return numpyro.sample(name, prior)
+    vector = prior if prior.event_dim else prior.to_event(1)
+    return numpyro.sample(name, vector, infer={"event_dims": ["component"]})
+
+
+def sample_hdp(hdp: HDP, num_components: int) -> dict[str, jax.Array]:
+    """The sample sites of a shared base measure."""
+    sites = {}
+    for name in OF_HDP:
+        value = getattr(hdp, name)
+        if isinstance(value, Distribution):
+            sites[name] = sample_site(name, value)
+    g1 = jnp.asarray(sites.get("base_concentration", hdp.base_concentration))
+    prior = dist.Dirichlet(jnp.broadcast_to(g1 / num_components, (num_components,)))
+    infer = {"event_dims": ["component"]}
+    return {**sites, BASE_WEIGHTS: numpyro.sample(BASE_WEIGHTS, prior, infer=infer)}
+
+
+def concentration_of(hdp: HDP, values: dict[str, Any]) -> Any:
+    """g0 b, the Dirichlet parameter of every row; never 0, though b underflows in float32."""
+    g0 = jnp.asarray(values.get("concentration", hdp.concentration))
+    return above_zero(g0[..., None] * values[BASE_WEIGHTS])
+
+
+def short(value: Any) -> str:
+    """How a hyperparameter is shown."""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, HDP):
+        return repr(value)
+    if isinstance(value, Distribution):
+        inner = getattr(value, "base_dist", None)
+        if inner is not None:
+            return f"{short(inner)}.expand({list(value.shape())})"
+        arguments = (short(getattr(value, name)) for name in value.arg_constraints)
+        return f"{type(value).__name__}({', '.join(arguments)})"
+    return f"<array {tuple(value.shape)}>" if getattr(value, "shape", ()) else str(value)
