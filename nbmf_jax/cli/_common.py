@@ -125,7 +125,7 @@ def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--sweeps",
             type=click.IntRange(min=1),
-            help="Sweeps over the table between two draws.  [default: 1 to 10, by size]",
+            help="Sweeps over the table between two draws.  [default: 1 to 20, by size]",
         ),
         click.option("--chains", type=click.IntRange(min=1), default=4, help="Chains to compare."),
         click.option(

@@ -46,7 +46,7 @@ class NBMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         n_warmup: steps of every chain that are not kept. Default 500.
         n_samples: draws kept of every chain, and from a variational posterior. Default 250 (nuts
             500, variational 1000), fewer for large matrices, so that draws need at most 1 GiB.
-        n_sweeps: sweeps over all cells in a step of gibbs. Default: 10 for small matrices, 1 for
+        n_sweeps: sweeps over all cells in a step of gibbs. Default: 20 for small matrices, 1 for
             large ones.
         n_chains: chains of gibbs and nuts.
         max_iter: most iterations of cvb0, bica, em; steps of svi. Default: the function's own.

@@ -27,7 +27,7 @@ def test_default_number_of_components(model, method, shape, K):
 
 def test_length_of_runs():
     small = steps_of("gibbs", (18, 14), 18, **FREE)
-    assert small == (500, 250, 10, 4)
+    assert small == (500, 250, 20, 4)
     large = steps_of("gibbs", (200, 5429), 100, **FREE)
     assert large.num_sweeps == 1
     assert 4 * 100 * (200 + 5429) * large.num_samples * 4 <= 2**30 and large.num_samples > 100
