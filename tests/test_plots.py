@@ -63,7 +63,7 @@ def test_linkage_puts_equal_rows_together(ax):
         ["ac", "db"],
         ["ca", "bd"],
     )
-    assert "z" != names(ax.get_xticklabels())[1]  # x and y are alike, z stands aside
+    assert names(ax.get_xticklabels())[1] != "z"  # x and y are alike, z stands aside
 
 
 def test_reconstruction_has_data_left_and_probabilities_right(ax, blocks, fitted):

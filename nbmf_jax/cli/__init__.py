@@ -16,7 +16,7 @@ __all__ = ["COMMANDS", "main"]
 
 COMMANDS = {
     "fit": "Fit a model to a table of 0, 1 and blanks, and write a report.",
-    "predict": "Fill the blanks: probability and 90 % interval of every blank, as CSV.",
+    "predict": "Fill the blanks: mean and 90 % interval of each, as CSV.",
     "compare": "Which model, and how many components, predict hidden cells best?",
     "datasets": "List the data sets that can be used by name.",
 }

@@ -44,12 +44,14 @@ def fit(data: str, out: Path, force: bool, as_json: bool, **options: Any) -> Non
     Exit codes: 0 done; 2 something is wrong with the input, in one line; 130 stopped by Ctrl-C.
     """
     from nbmf_jax.report.folder import ResultFolder
+    from nbmf_jax.report.view import view_of
 
     matrix = _common.read_data(data, options, quiet=as_json)
     with _common.failing_in_words(), ResultFolder(out, overwrite=force) as folder:
         estimator = run_fit(matrix, options, quiet=as_json)
-        files = _write(estimator, folder, data)
-    _report(estimator, quiet=as_json)
+        view = view_of(estimator)
+        files = _write(view, folder, data)
+    _report(view, quiet=as_json)
     say(f"\nWritten to {out}: {', '.join(files)}", quiet=as_json)
     say(f"Open {out / 'report.html'} in a browser.", quiet=as_json)
     if as_json:
@@ -84,11 +86,11 @@ def _table(table: Any) -> str:
     )
 
 
-def _write(estimator: Any, folder: Any, data: str) -> list[str]:
+def _write(view: Any, folder: Any, data: str) -> list[str]:
     from nbmf_jax.report.write import write_results
 
     name = "standard input" if data == "-" else Path(data).name
-    files: list[str] = write_results(estimator, folder.path, name=name, command=_command())
+    files: list[str] = write_results(view, folder.path, name=name, command=_command())
     return files
 
 
@@ -97,11 +99,10 @@ def _command() -> str:
     return shlex.join(["nbmf", *sys.argv[1:]])
 
 
-def _report(estimator: Any, *, quiet: bool) -> None:
+def _report(view: Any, *, quiet: bool) -> None:
     from nbmf_jax.report.tables import component_list
-    from nbmf_jax.report.view import view_of
 
-    view = view_of(estimator)
+    estimator = view.estimator
     nonempty = estimator.n_nonempty_
     beside = "" if nonempty is None else f" ({nonempty} hold at least one cell)"
     say(

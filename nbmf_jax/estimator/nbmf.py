@@ -77,8 +77,8 @@ class NBMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     >>> import nbmf_jax as nbmf
     >>> V = nbmf.datasets.load("southern_women")
     >>> fit = nbmf.NBMF(4, method="cvb0", random_state=0).fit(V)
-    >>> fit.W_.shape, fit.H_.loc["component 0"].idxmax()
-    ((18, 4), 'E8')
+    >>> fit.W_.shape, fit.H_.columns[0]
+    ((18, 4), 'E1')
     """
 
     def __init__(

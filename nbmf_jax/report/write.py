@@ -18,18 +18,19 @@ __all__ = ["write_results"]
 
 
 def write_results(
-    estimator: Any, folder: str | Path, *, name: str = "data", command: str = ""
+    fit: Any, folder: str | Path, *, name: str = "data", command: str = ""
 ) -> list[str]:
     """Fill a folder (see `ResultFolder` for all or nothing), and return the names of its files.
 
     Args:
-        estimator: a fitted `NBMF`.
+        fit: a fitted `NBMF`, or its `View` where that is there already.
         folder: an existing folder.
         name: what the data are called in the report.
         command: how the report says that it can be made again.
     """
     folder = Path(folder)
-    view = view_of(estimator)
+    view = fit if isinstance(fit, View) else view_of(fit)
+    estimator = view.estimator
     estimator.idata_["posterior"].attrs.update(_origin(estimator, name, command))
     save(estimator.idata_, folder / "posterior.nc")
     for file, table in _tables(view).items():
