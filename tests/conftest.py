@@ -15,9 +15,12 @@ from nbmf_jax import NBMF
 # Before JAX starts: two host devices, so that parallel chains really are parallel.
 numpyro.set_host_device_count(2)
 
-# Most of a small test is compilation, and many tests compile the same program.
-_cache = tempfile.TemporaryDirectory(prefix="nbmf-jax-tests-")
-jax.config.update("jax_compilation_cache_dir", _cache.name)
+# Most of a small test is compilation, and many tests compile the same program: pytest-xdist's
+# workers inherit the environment, and with it the folder of compiled programs.
+if "NBMF_JAX_TEST_CACHE" not in os.environ:
+    _cache = tempfile.TemporaryDirectory(prefix="nbmf-jax-tests-", ignore_cleanup_errors=True)
+    os.environ["NBMF_JAX_TEST_CACHE"] = _cache.name
+jax.config.update("jax_compilation_cache_dir", os.environ["NBMF_JAX_TEST_CACHE"])
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 MAX_Z = 5.0
@@ -30,6 +33,13 @@ PAPER_DATA = os.environ.get("NBMF_JAX_DATA")
 needs_paper_data = pytest.mark.skipif(
     not PAPER_DATA, reason="the paper's data are not shipped; set NBMF_JAX_DATA to their folder"
 )
+
+
+def pytest_xdist_auto_num_workers(config):
+    """What `-n auto` means: a worker for each core, and none for tests named one by one, so that
+    `-s` and breakpoints work there. A worker may grow to 4 GiB."""
+    alone = config.args and all("::" in argument for argument in config.args)
+    return 0 if alone else min(os.cpu_count() or 1, 4)
 
 
 _seen = 0

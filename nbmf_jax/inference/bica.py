@@ -93,7 +93,7 @@ def _fit(
     counts = collapsed.assign(model, V, start_labels(key, start, model, V)).counts
     counts, history = iterate(step, counts, max_iter, tol)
     mean = bernoulli_mean(*beta_dir.mean_factors(counts, priors))
-    return counts, history, log_likelihood(mean, V)
+    return (counts, {}), history, log_likelihood(mean, V)
 
 
 def update(

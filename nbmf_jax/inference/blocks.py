@@ -9,11 +9,13 @@ labels may also be carried from step to step, as `NBMFBlock` does.
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from numpyro.infer.gibbs import GIBBS_SITES_KWARG
 from numpyro.infer.inspect import get_dependencies
 from numpyro.infer.mcmc import MCMCKernel
@@ -21,11 +23,15 @@ from numpyro.infer.mcmc import MCMCKernel
 from nbmf_jax.data import as_binary_matrix
 from nbmf_jax.data.checks import check_count
 from nbmf_jax.inference import collapsed
+from nbmf_jax.inference.draws import inside_unit_interval
 from nbmf_jax.inference.problem import check_model
 
 __all__ = ["NBMFBlock", "NBMFBlockState", "make_gibbs_fn"]
 
 Build = Callable[[dict[str, jax.Array]], Any]
+
+MAX_CLIPPED = 1e-3
+_STEPS_BETWEEN_WARNINGS = 100
 
 
 class NBMFBlockState(NamedTuple):
@@ -34,6 +40,8 @@ class NBMFBlockState(NamedTuple):
     z: dict[str, jax.Array]  # W and H, by the names of their sites
     assignments: jax.Array  # (F, N), or (2, F, N) in Dir-Dir
     num_active: jax.Array  # () components with at least one z
+    num_steps: jax.Array  # () steps so far
+    clipped: jax.Array  # () share of the entries of W and H so far that were cut off at 0 or 1
     rng_key: jax.Array
 
 
@@ -51,7 +59,9 @@ class NBMFBlock(MCMCKernel):
     W and H may have no other child than the observed matrix: the update would be silently wrong,
     and `init` refuses. (For such models use NUTS alone: the likelihood of a `BetaDir` in a model
     is differentiable.) Concentrations below about 0.1 underflow in float32, and NUTS on gamma
-    given such W is biased: keep gamma above that.
+    given such W is biased: where more than 0.1 % of the entries of W and H had to be cut off at 0
+    or 1 the block warns. To learn so small a concentration give it to the model as a distribution,
+    `CollapsedGibbs(BetaDir(100, gamma=dist.Gamma(1.0, 1.0)))`, which needs no W.
 
     >>> import jax, numpyro, nbmf_jax as nbmf, numpyro.distributions as dist
     >>> from numpyro.infer import MCMC, NUTS, Gibbs
@@ -94,7 +104,7 @@ class NBMFBlock(MCMCKernel):
     @property
     def default_fields(self) -> tuple[str, ...]:
         """Fields that MCMC collects without being asked."""
-        return (self.sample_field, "num_active")
+        return (self.sample_field, "num_active", "clipped")
 
     def init(
         self,
@@ -123,6 +133,8 @@ class NBMFBlock(MCMCKernel):
             z=values,
             assignments=assigned.assignments,
             num_active=assigned.num_active,
+            num_steps=jnp.asarray(0, jnp.int32),
+            clipped=jnp.zeros((), assigned.counts.sizes.dtype),
             rng_key=rng_key,
         )
 
@@ -137,11 +149,16 @@ class NBMFBlock(MCMCKernel):
         factors = self._build((model_kwargs or {}).get(GIBBS_SITES_KWARG, {}))
         keys = key_sweeps, key_factors
         after, drawn = _redraw(keys, factors, self._V, state.assignments, self._num_sweeps)
+        num_steps = state.num_steps + 1
+        clipped = state.clipped + (share_clipped(drawn) - state.clipped) / num_steps
+        _warn_now_and_then(num_steps, clipped)
         W, H = self._sites
         return NBMFBlockState(
             z={W: drawn["W"], H: drawn["H"]},
             assignments=after.assignments,
             num_active=after.num_active,
+            num_steps=num_steps,
+            clipped=clipped,
             rng_key=rng_key,
         )
 
@@ -234,10 +251,39 @@ def _redraw(
     return after, collapsed.draw_factors(key_factors, model, V.shape, after.counts)
 
 
+def share_clipped(factors: dict[str, jax.Array]) -> jax.Array:
+    """The share of the entries of W and H that `inside_unit_interval` cut off."""
+    entries = jnp.concatenate([x.ravel() for x in factors.values()])
+    ends = inside_unit_interval(jnp.asarray([0, 1], entries.dtype))
+    return jnp.mean((entries <= ends[0]) | (entries >= ends[1]), dtype=entries.dtype)
+
+
+def _warn_now_and_then(num_steps: jax.Array, clipped: jax.Array) -> None:
+    """A call to the host, but only where there is something to say."""
+    due = (num_steps % _STEPS_BETWEEN_WARNINGS == 0) & (clipped > MAX_CLIPPED)
+    lax.cond(
+        due, lambda x: jax.debug.callback(_warn, x), lambda x: None, jnp.where(due, clipped, 0)
+    )
+
+
+def _warn(clipped: Any) -> None:
+    if clipped > MAX_CLIPPED:  # vectorised chains come here whether or not it is due
+        warnings.warn(
+            f"{float(clipped):.2%} of the entries of W and H are cut off at 0 or 1, since "
+            f"concentrations below about 0.1 underflow in {clipped.dtype}: what NUTS learns of "
+            f"them is biased. Give the hyperparameter to the model as a distribution instead, "
+            f"CollapsedGibbs(BetaDir(K, gamma=dist.Gamma(1.0, 1.0))), or use float64",
+            stacklevel=2,
+        )
+
+
 def check_children(
     model: Callable[..., Any], sites: tuple[str, str], model_args: Any, model_kwargs: Any
 ) -> None:
-    """Refuse a model in which W or H has another child than one observed matrix."""
+    """Refuse a model in which W or H has another child than one observed matrix.
+
+    A second matrix that shares W or H is such a child; one that shares hyperparameters is not.
+    """
     dependencies = get_dependencies(model, model_args, model_kwargs)["prior_dependencies"]
     missing = [site for site in sites if site not in dependencies]
     if missing:

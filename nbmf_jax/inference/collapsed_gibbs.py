@@ -18,6 +18,7 @@ from numpyro.infer.mcmc import MCMCKernel
 from numpyro.util import is_prng_key
 
 from nbmf_jax.inference import collapsed, learning
+from nbmf_jax.inference.problem import check_hyperparameters
 from nbmf_jax.inference.results import VariationalPosterior
 from nbmf_jax.models.base import FactorModel, observe
 
@@ -123,9 +124,7 @@ class CollapsedGibbs(MCMCKernel):
     ) -> CollapsedGibbsState:
         """Check the data and the start, and return the initial state (of all vectorised chains)."""
         V = _observed(model_args, model_kwargs)
-        learning.check_learnable(self._model)
-        fixed = self._model.given(learning.start_values(jax.random.key(0), self._model))
-        fixed.priors(V.shape)  # raises where a hyperparameter does not fit V
+        check_hyperparameters(self._model, V.shape)
         vectorized = not is_prng_key(rng_key)
         start = _check_start(self._model, V, init_params, vectorized)
 
@@ -153,9 +152,7 @@ class CollapsedGibbs(MCMCKernel):
         key_learn = jax.random.fold_in(key_sweep, 1)  # models with nothing to learn use three keys
         values = {name: x for name, x in state.z.items() if name not in FACTORS}
         before = collapsed.Assigned(state.assignments, state.counts)
-        after = collapsed.sweep(
-            key_sweep, self._model.given(values), V, before, self._num_sweeps
-        )
+        after = collapsed.sweep(key_sweep, self._model.given(values), V, before, self._num_sweeps)
         values = learning.update(key_learn, self._model, values, after)
         model = self._model.given(values)
         factors = lax.cond(

@@ -95,8 +95,8 @@ def update_beta_parameters(
         B: zeros, likewise.
         longest: the number of rows.
 
-    Besides each alone, both are moved by one factor: they are correlated, since their ratio is known
-    better than their size.
+    Besides each alone, both are moved by one factor: they are correlated, since their ratio is
+    known better than their size.
     """
     per_component = any(value.ndim for value in values.values())
     T = {name: tails(c, longest, per_component) for name, c in (("alpha", A), ("beta", B))}

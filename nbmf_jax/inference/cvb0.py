@@ -30,7 +30,9 @@ from nbmf_jax.inference import collapsed, problem
 from nbmf_jax.inference.cvb0_updates import COUNTED, PRIORS, UPDATES, with_variances
 from nbmf_jax.inference.diagonal import Labels, Layout, Sides
 from nbmf_jax.inference.expected import count_expected, sweep_expected
+from nbmf_jax.inference.expected_learning import update_at_expected
 from nbmf_jax.inference.fixed_point import iterate
+from nbmf_jax.inference.learning import start_values
 from nbmf_jax.inference.restarts import as_counts, counter_change, fit_variational, start_labels
 from nbmf_jax.inference.results import VariationalPosterior
 from nbmf_jax.models.base import bernoulli_mean
@@ -39,6 +41,8 @@ from nbmf_jax.models.likelihood import log_likelihood, mean_negative_log_likelih
 __all__ = ["cvb0", "memory_needed"]
 
 _RECOUNT_EVERY = 10  # iterations until the counters are counted anew, against rounding
+
+_LEARN_EVERY = 5  # iterations between updates of learned hyperparameters: they change slowly
 
 _log = logging.getLogger(__name__)
 
@@ -62,7 +66,9 @@ def cvb0(
     Args:
         key: for the random start.
         model: a `BetaDir`, `DirBeta` or `DirDir`. With alpha = beta = gamma = 1, Beta-Dir is the
-            paper's c-bICA.
+            paper's c-bICA. alpha and beta given as distributions, and the base weights of an
+            `HDP`, are estimated on the way; concentrations given as distributions are kept at
+            their means (see `expected_learning`). The result's `model` has them all fixed.
         V: the binary matrix, NaN = missing; anything that `as_binary_matrix` takes.
         max_iter: most sweeps over all cells.
         tol: stop when a sweep changes the expected counters by less than this much per observed
@@ -92,7 +98,9 @@ def cvb0(
         raise ValueError(f"order must be 0 (CVB0) or 2 (CVB), got {order!r}")
     if anneal_after is not None:
         anneal_after = problem.check_count("anneal_after", anneal_after, minimum=0)
-    checked = problem.check(model, V, heldout=heldout, start=start, num_restarts=num_restarts)
+    checked = problem.check(
+        model, V, heldout=heldout, start=start, num_restarts=num_restarts, learns=True
+    )
     shape = checked.V.shape[::-1] if checked.transposed else checked.V.shape
     _check_memory(model, shape, memory_limit)
     options = {"max_iter": max_iter, "order": order, "anneal_after": anneal_after}
@@ -127,6 +135,7 @@ def _check_memory(model: Any, shape: tuple[int, ...], memory_limit: Any) -> None
 class _State(NamedTuple):
     expected: Labels  # m arrays (num_long, K, num_lanes), by diagonals
     counters: Sides  # tuples of tables (K, F) and (K, N); for order 2 the variances follow
+    values: dict[str, jax.Array]  # learned hyperparameters
 
 
 def _fit(
@@ -140,22 +149,30 @@ def _fit(
     max_iter: int,
     order: int,
     anneal_after: int | None,
-) -> tuple[Any, dict[str, Any], jax.Array]:
+) -> tuple[tuple[Any, dict[str, jax.Array]], dict[str, Any], jax.Array]:
     layout, K = Layout.of(V.shape), model.num_components
     module, counted = collapsed.algorithm(model), COUNTED[type(model)]
-    priors = module.Priors(**model.priors(V.shape))
     cells = layout.to_diagonals(V == 1), layout.to_diagonals(~jnp.isnan(V))
     assigned = collapsed.assign(model, V, start_labels(key, start, model, V))
     update = UPDATES[type(model), order]
-    prior = PRIORS[type(model)](priors, assigned.counts)
     if order == 2:
         counted = partial(with_variances, counted)
 
     def recount(expected: Labels) -> Sides:
         return count_expected(counted, cells[0], expected, layout)
 
+    def priors(values: dict[str, jax.Array]) -> Any:
+        return module.Priors(**model.given(values).priors(V.shape))
+
+    def mean_of(counters: Sides, values: dict[str, jax.Array]) -> jax.Array:
+        return bernoulli_mean(*module.mean_factors(as_counts(model, counters), priors(values)))
+
+    def learn(values: dict[str, jax.Array], counters: Sides) -> dict[str, jax.Array]:
+        return update_at_expected(model, values, as_counts(model, counters))
+
     def step(iteration: jax.Array, state: _State) -> tuple[_State, dict[str, jax.Array]]:
         portion = _portion(iteration, anneal_after)
+        prior = PRIORS[type(model)](priors(state.values), assigned.counts)
         expected, counters = sweep_expected(
             update, counted, state.counters, prior, *cells, state.expected, layout, portion
         )
@@ -164,16 +181,24 @@ def _fit(
         counters = lax.cond(
             iteration % _RECOUNT_EVERY == _RECOUNT_EVERY - 1, recount, lambda _: counters, expected
         )
+        values = lax.cond(
+            iteration % _LEARN_EVERY == _LEARN_EVERY - 1,
+            learn,
+            lambda values, _: values,
+            state.values,
+            counters,
+        )
         if heldout is not None:
-            mean = bernoulli_mean(*module.mean_factors(as_counts(model, counters), priors))
+            mean = mean_of(counters, values)
             record["perplexity"] = mean_negative_log_likelihood(mean, heldout)
-        return _State(expected, counters), record
+        return _State(expected, counters, values), record
 
     expected = _one_hot(layout, assigned.assignments, K)
-    state, history = iterate(step, _State(expected, recount(expected)), max_iter, tol)
-    counts = as_counts(model, recount(state.expected))
-    mean = bernoulli_mean(*module.mean_factors(counts, priors))
-    return counts, history, log_likelihood(mean, V)
+    begin = _State(expected, recount(expected), start_values(key, model))
+    state, history = iterate(step, begin, max_iter, tol)
+    counters = recount(state.expected)
+    score = log_likelihood(mean_of(counters, state.values), V)
+    return (as_counts(model, counters), state.values), history, score
 
 
 def _one_hot(layout: Layout, assignments: jax.Array, K: int) -> Labels:

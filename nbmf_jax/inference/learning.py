@@ -79,13 +79,12 @@ def _update(
     new = _update_simplex(key_W, model, "gamma", values, labels[0], counts.L)
     if isinstance(model, DirDir):
         return new | _update_simplex(key_H, model, "eta", values, labels[1].T, counts.Q)
-    learned = {name: model.learned[name] for name in ("alpha", "beta") if name in model.learned}
-    if not learned:
+    priors = {name: prior for name, prior in model.learned.items() if name != "gamma"}
+    if not priors:
         return new
-    fixed = {name: jnp.asarray(getattr(model, name)) for name in {"alpha", "beta"} - {*learned}}
-    current = {**fixed, **{name: values[name] for name in learned}}
+    current = {name: jnp.asarray(values.get(name, getattr(model, name))) for name in model._of_H}
     longest = labels.shape[1]
-    return new | update_beta_parameters(key_H, learned, current, counts.A, counts.B, longest)
+    return new | update_beta_parameters(key_H, priors, current, counts.A, counts.B, longest)
 
 
 def _update_simplex(

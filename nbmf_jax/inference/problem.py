@@ -16,7 +16,7 @@ import numpy as np
 from nbmf_jax.data import as_binary_matrix
 from nbmf_jax.data.checks import check_count
 from nbmf_jax.data.matrix import BinaryMatrix
-from nbmf_jax.inference import collapsed
+from nbmf_jax.inference import collapsed, learning
 from nbmf_jax.inference.results import (
     PointEstimate,
     VariationalPosterior,
@@ -25,7 +25,7 @@ from nbmf_jax.inference.results import (
 from nbmf_jax.models import BetaDir, DirBeta, DirDir
 from nbmf_jax.models.base import FactorModel
 
-__all__ = ["Problem", "check_count", "check_iterations", "check_model"]
+__all__ = ["Problem", "check_count", "check_hyperparameters", "check_iterations", "check_model"]
 
 Result = TypeVar("Result", PointEstimate, VariationalPosterior)
 
@@ -68,11 +68,12 @@ def check(
     heldout: Any = None,
     start: Any = None,
     num_restarts: int = 1,
+    learns: bool = False,
 ) -> Problem:
-    """Check the arguments that all algorithms share."""
+    """Check the arguments that all algorithms share; `learns`: hyperparameters may be learned."""
     model = check_model(model)
     matrix = as_binary_matrix(V, require_observed=True)
-    model.priors(matrix.shape)  # raises where a hyperparameter does not fit V
+    check_hyperparameters(model, matrix.shape) if learns else model.priors(matrix.shape)
     values = jnp.asarray(matrix.values, jnp.result_type(float))
     held = None if heldout is None else _check_heldout(heldout, matrix)
     starts = _check_starts(model, values, start, check_count("num_restarts", num_restarts))
@@ -85,6 +86,12 @@ def check(
         transposed=turn,
         labels=(matrix.own_row_labels, matrix.own_column_labels),
     )
+
+
+def check_hyperparameters(model: Any, shape: tuple[int, ...]) -> None:
+    """Raise where a hyperparameter does not fit V, or cannot be learned."""
+    learning.check_learnable(model)
+    model.given(learning.start_values(jax.random.key(0), model)).priors(shape)
 
 
 def check_model(model: Any) -> Any:

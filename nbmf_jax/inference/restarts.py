@@ -35,9 +35,13 @@ def fit_variational(
     num_restarts: int,
     options: dict[str, Any],
 ) -> VariationalPosterior:
-    """The best of several fits by log p(V | E[W] E[H]), as a posterior in the user's terms."""
-    counts, history, scores = best_fit(key, checked, fit, tol, num_restarts, options)
-    posterior = variational_posterior(checked.model, checked.V.shape, counts, history)
+    """The best of several fits by log p(V | E[W] E[H]), as a posterior in the user's terms.
+
+    `fit` returns expected counts and the values of learned hyperparameters, among others.
+    """
+    (counts, values), history, scores = best_fit(key, checked, fit, tol, num_restarts, options)
+    model = checked.model.given(values)
+    posterior = variational_posterior(model, checked.V.shape, counts, history)
     return checked.finish(posterior, scores)
 
 

@@ -29,7 +29,7 @@ def slice_sample(
 
     Args:
         key: random key.
-        log_density: of each entry, up to a constant of its own; an array like x. NaN counts as -inf.
+        log_density: of each entry, up to a constant of its own, an array like x; NaN is -inf.
         x: the present points, of positive density.
         width: about the width of the density; any value is right, this one is quick.
     """

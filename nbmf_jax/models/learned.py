@@ -39,8 +39,8 @@ class HDP:
             positive number if it is to be learned.
         base_concentration: g1; large values use more components. A number or a distribution.
 
-    Given as `gamma` of `BetaDir` or `DirDir`, or as `eta` of `DirBeta` (columns instead of rows). The
-    sample sites are `base_weights` (K,) and, if they are learned, `concentration` and
+    Given as `gamma` of `BetaDir` or `DirDir`, or as `eta` of `DirBeta` (columns instead of rows).
+    The sample sites are `base_weights` (K,) and, if they are learned, `concentration` and
     `base_concentration`.
 
     >>> import nbmf_jax as nbmf

@@ -163,7 +163,8 @@ def draws_of(idata: Any) -> Draws:
             f"idata's posterior has no {' and no '.join(absent)}; it has {sorted(posterior)}. "
             f"Keep both factors: do not drop a site with extra_fields=('~z.H',)"
         )
-    W, H = (_flat(posterior[name], name) for name in ("W", "H"))
+    # Loaded for good: a container read from a file would unpack them again at every use.
+    W, H = (_flat(posterior[name].load(), name) for name in ("W", "H"))
     labels = {dim: posterior[dim].values.tolist() for dim in ("chain", "row", "column")}
     return Draws(W, H, labels["chain"], labels["row"], labels["column"])
 

@@ -60,7 +60,8 @@ def diagnose(
             median and the worst of them, and the median of as many entries on which the chains
             differ most.
         seed: chooses the entries.
-        seconds: how long sampling took, for effective draws per second.
+        seconds: how long sampling took, for effective draws per second; by default what the
+            posterior's attribute `sampling_time` says, if it has one.
 
     Returns:
         A `Diagnosis`: print it, or read `.verdict`, `.converged`, `.table`, `.components` and
@@ -70,6 +71,7 @@ def diagnose(
     draws = draws_of(idata)
     found = invariants(idata, num_entries, seed)
     table = _table(found)
+    seconds = _check_seconds(idata, seconds)
     if seconds is not None:
         table["ess_per_second"] = table["ess_bulk"] / seconds
     aligned = idata if "found" in group(idata, "alignment") else align_components(idata)
@@ -77,6 +79,14 @@ def diagnose(
     trapped = words.find_trapped(found, draws.chains)
     verdict, converged = words.verdict(table, components, trapped, *draws.per_chain)
     return Diagnosis(table, verdict, converged, components, [*trapped], _quantities(found, draws))
+
+
+def _check_seconds(idata: Any, seconds: Any) -> float | None:
+    if seconds is None:
+        seconds = group(idata, "posterior").attrs.get("sampling_time")  # ArviZ's name for it
+    if seconds is not None and not seconds > 0:
+        raise ValueError(f"seconds must be above 0, got {seconds!r}")
+    return seconds
 
 
 def _table(found: Invariants) -> pd.DataFrame:

@@ -102,14 +102,16 @@ def _by_component(value: Any, K: int) -> np.ndarray:
 def _dims(found: Source) -> dict[str, dict[str, list[str]]]:
     K = found.samples["W"].shape[-1]
     labels = getattr(found.statistics.get("assignments"), "ndim", 4) == 5  # z and c of Dir-Dir
+    of_components = {
+        name: ["component"]  # a learned hyperparameter
+        for name, values in found.samples.items()
+        if values.shape[2:] == (K,)
+    }
     return {
         "sample_stats": {"assignments": [*["label"] * labels, "row", "column"]},
         "log_likelihood": {"V": ["cell"]},
-        "posterior": {
-            name: ["component"]  # a learned hyperparameter
-            for name, values in found.samples.items()
-            if values.shape[2:] == (K,)
-        },
+        "posterior": of_components,
+        "prior": of_components,
         "constant_data": {
             name: _constant_dims(name, value, found.model)
             for name, value in _constants(found).items()

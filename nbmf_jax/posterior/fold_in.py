@@ -17,7 +17,7 @@ from nbmf_jax.data import BinaryMatrix, as_binary_matrix
 from nbmf_jax.inference.fold_in import average_over_draws
 from nbmf_jax.inference.problem import check_count, check_model
 from nbmf_jax.posterior.convert import Draws, draws_of, group, is_container, to_arviz
-from nbmf_jax.posterior.restore import model_of
+from nbmf_jax.posterior.restore import kind_of
 
 __all__ = ["FoldIn", "fold_in"]
 
@@ -73,11 +73,10 @@ def fold_in(
     )
     key = jax.random.key(0) if key is None else key
     idata = to_arviz(result, num_samples=1 if by_mean else num_draws, key=key)
-    model = _check_model(model_of(idata) if model is None else model)
     draws = draws_of(idata)
     new = _check_new(V_new, axis, draws)
     chosen = np.linspace(0, len(draws.W) - 1, min(num_draws, len(draws.W))).round().astype(int)
-    prior = _prior(model, axis, _orders(idata, draws)[chosen])
+    prior = _prior(idata, model, axis, _orders(idata, draws), chosen)
     X = _other_factor(result.mean() if by_mean else None, axis, draws, chosen)
     values = jnp.asarray(new.values if axis == "row" else new.values.T, X.dtype)
     factor, expected = average_over_draws(
@@ -96,12 +95,6 @@ def _check_method(method: Any, by_mean: bool) -> str:
     if method not in ("gibbs", "cvb0"):
         raise ValueError(f"method must be 'gibbs' or 'cvb0', got {method!r}")
     return str(method)
-
-
-def _check_model(model: Any) -> Any:
-    if model is None:
-        raise ValueError("result does not know its model, and so not the prior: pass `model`")
-    return check_model(model)
 
 
 def _check_new(V_new: Any, axis: str, draws: Draws) -> BinaryMatrix:
@@ -131,18 +124,39 @@ def _orders(idata: Any, draws: Draws) -> np.ndarray:
     return np.tile(np.arange(draws.W.shape[2]), (len(draws.W), 1))
 
 
-def _prior(model: Any, axis: str, orders: np.ndarray) -> tuple[jax.Array, ...]:
-    """(S, K) parameters of the new vectors, one or two of them."""
-    names = type(model)._of_W if axis == "row" else type(model)._of_H
-    values = {name: np.asarray(getattr(model, name), dtype=float) for name in names}
-    for name, value in values.items():
-        if value.ndim == 2:
-            raise ValueError(
-                f"{name} was given per {axis}, which says nothing about a new {axis}; pass "
-                f"`model` with one value, or one per component"
-            )
-    K = orders.shape[1]
-    return tuple(jnp.asarray(np.broadcast_to(value, K)[orders]) for value in values.values())
+def _prior(
+    idata: Any, model: Any, axis: str, orders: np.ndarray, chosen: np.ndarray
+) -> tuple[jax.Array, ...]:
+    """(S, K) parameters of the new vectors in the chosen draws, one or two of them."""
+    kind = kind_of(idata) if model is None else type(check_model(model))
+    if kind is None:
+        raise ValueError("result does not know its model, and so not the prior: pass `model`")
+    names = kind._of_W if axis == "row" else kind._of_H
+    posterior, K = group(idata, "posterior"), orders.shape[1]
+
+    def values(name: str) -> jax.Array:
+        if model is None and name in posterior:  # learned: its draws, in the order of the draws
+            drawn = np.asarray(posterior[name]).reshape(len(orders), -1)
+            return jnp.asarray(np.broadcast_to(drawn, (len(orders), K))[chosen])
+        fixed = _fixed_value(idata, model, name, axis)
+        return jnp.asarray(np.broadcast_to(fixed, K)[orders[chosen]])
+
+    return tuple(values(name) for name in names)
+
+
+def _fixed_value(idata: Any, model: Any, name: str, axis: str) -> np.ndarray:
+    constants = group(idata, "constant_data")
+    if model is None and name not in constants:
+        raise ValueError(f"result does not know {name} of its model: pass `model`")
+    if model is not None and name in model.learned:
+        raise ValueError(f"{name} of `model` is to be learned; leave `model` out, or fix it")
+    value = np.asarray(constants[name] if model is None else getattr(model, name), dtype=float)
+    if value.ndim == 2:
+        raise ValueError(
+            f"{name} was given per {axis}, which says nothing about a new {axis}; pass "
+            f"`model` with one value, or one per component"
+        )
+    return value
 
 
 def _other_factor(mean: Any, axis: str, draws: Draws, chosen: np.ndarray) -> jax.Array:

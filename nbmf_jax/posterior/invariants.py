@@ -37,6 +37,7 @@ def invariants(idata: Any, num_entries: int, seed: int) -> Invariants:
     statistics = group(idata, "sample_stats")
     names = {"lp": "log joint", "num_active": "active components"}
     scalars = {label: np.asarray(statistics[x]) for x, label in names.items() if x in statistics}
+    scalars |= _learned(group(idata, "posterior"))
     if V is not None and not np.isnan(V).all():
         rows = _rows_of_likelihood(V.shape, rng)
         some = "" if len(rows) == len(V) else f" of {len(rows)} rows"
@@ -51,6 +52,12 @@ def invariants(idata: Any, num_entries: int, seed: int) -> Invariants:
         worst_entries=_entries(draws, _where_chains_differ(draws, num_worst)),
         used=(share >= MIN_SHARE).sum(1).reshape(draws.per_chain),
     )
+
+
+def _learned(posterior: Any) -> dict[str, np.ndarray]:
+    """Learned hyperparameters that all components share."""
+    shared = (name for name, values in posterior.items() if values.dims == ("chain", "draw"))
+    return {str(name): np.asarray(posterior[name]) for name in shared}
 
 
 def _entries(draws: Draws, cells: np.ndarray) -> np.ndarray:

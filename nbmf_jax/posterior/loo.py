@@ -12,9 +12,10 @@ import numpy as np
 import pandas as pd
 
 from nbmf_jax.data import as_binary_matrix
-from nbmf_jax.posterior.convert import container, draws_of, is_container, to_arviz
+from nbmf_jax.posterior.convert import Draws, container, draws_of, is_container, to_arviz
 from nbmf_jax.posterior.extra_groups import check_size, pointwise_log_likelihood
 from nbmf_jax.posterior.restore import data_of
+from nbmf_jax.posterior.sources import storable_labels
 
 __all__ = ["compare_by_loo", "loo"]
 
@@ -39,13 +40,10 @@ def compare_by_loo(
 def loo(result: Any, V: Any = None, max_draws: int = 1000) -> Any:
     """`arviz.loo`, pointwise, of a fit; the log-likelihood is computed here, from W and H."""
     idata = result if is_container(result) else to_arviz(result, V)
-    data = data_of(idata) if V is None else as_binary_matrix(V).values
+    draws = draws_of(idata)
+    data = data_of(idata) if V is None else _check_data(V, draws)
     if data is None:
         raise ValueError("LOO needs the data, which this fit does not hold: pass V")
-    draws = draws_of(idata)
-    if data.shape != (len(draws.rows), len(draws.columns)):
-        shape = len(draws.rows), len(draws.columns)
-        raise ValueError(f"the draws are of a matrix of shape {shape}, but V has {data.shape}")
     chains, num_draws = draws.per_chain
     kept = np.linspace(0, num_draws - 1, min(num_draws, max(1, max_draws // chains))).round()
     chosen = (np.arange(chains)[:, None] * num_draws + kept.astype(int)).ravel()
@@ -55,6 +53,23 @@ def loo(result: Any, V: Any = None, max_draws: int = 1000) -> Any:
     stored = {"posterior": {"lp": values.sum(-1)}, "log_likelihood": {"V": values}}
     pointwise = container(stored, dims={"log_likelihood": {"V": ["cell"]}})
     return az.loo(pointwise, pointwise=True, reff=_relative_efficiency(values))
+
+
+def _check_data(V: Any, draws: Draws) -> np.ndarray:
+    """V's values, in the shape and, where both have labels, in the order of the fit."""
+    matrix = as_binary_matrix(V)
+    shape = len(draws.rows), len(draws.columns)
+    if matrix.shape != shape:
+        raise ValueError(f"the draws are of a matrix of shape {shape}, but V has {matrix.shape}")
+    for labels, fitted in ((matrix.row_labels, draws.rows), (matrix.column_labels, draws.columns)):
+        numbers = [*range(len(fitted))]  # a bare array has no other labels
+        found = storable_labels(labels)
+        if numbers not in (found, fitted) and found != fitted:
+            raise ValueError(
+                f"V has other labels than the fit, or the same in another order: {found[:3]}... "
+                f"instead of {fitted[:3]}...; reindex V first"
+            )
+    return matrix.values
 
 
 def _relative_efficiency(values: np.ndarray, number: int = 100) -> float:

@@ -9,13 +9,19 @@ import numpy as np
 from nbmf_jax import models
 from nbmf_jax.posterior.convert import group
 
-__all__ = ["data_of", "model_of"]
+__all__ = ["data_of", "kind_of", "model_of"]
+
+
+def kind_of(idata: Any) -> Any:
+    """`BetaDir`, `DirBeta` or `DirDir`, or None if the fit was of another model."""
+    attributes = getattr(group(idata, "posterior"), "attrs", {})
+    return getattr(models, attributes.get("model_class", ""), None)
 
 
 def model_of(idata: Any) -> Any:
     """The `BetaDir`, `DirBeta` or `DirDir` of a fit with fixed hyperparameters, otherwise None."""
     posterior, constants = group(idata, "posterior"), group(idata, "constant_data")
-    kind = getattr(models, getattr(posterior, "attrs", {}).get("model_class", ""), None)
+    kind = kind_of(idata)
     if kind is None or not all(name in constants for name in kind._names()):
         return None
     values = {name: np.asarray(constants[name]) for name in kind._names()}

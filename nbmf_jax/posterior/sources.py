@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nbmf_jax.data.matrix import BinaryMatrix, as_binary_matrix
+from nbmf_jax.inference.results import check_same_labels
+from nbmf_jax.models import HDP
 from nbmf_jax.models.base import FactorModel
 
 __all__ = ["HYPERPARAMETERS", "Source", "read", "storable_labels"]
@@ -47,7 +49,10 @@ def _of_mcmc(mcmc: Any, V: Any) -> Source:
     samples = _samples(mcmc)
     data = as_binary_matrix(_data_of(mcmc) if V is None else V)
     _check_fit(samples, data)
+    if V is not None:
+        _check_same_data(mcmc, data)
     model = mcmc.sampler.model
+    samples = _with_concentrations(samples, model)
     return Source(samples, _statistics(mcmc), data, model, _labels(data))
 
 
@@ -59,11 +64,33 @@ def _samples(mcmc: Any) -> dict[str, np.ndarray]:
     return {name: np.asarray(value) for name, value in draws.items()}
 
 
+def _with_concentrations(samples: dict[str, np.ndarray], model: Any) -> dict[str, np.ndarray]:
+    """Add the Dirichlet parameter that the draws of a shared base measure stand for."""
+    learned = model.learned if isinstance(model, FactorModel) else {}
+    shared = [name for name, prior in learned.items() if isinstance(prior, HDP)]
+    if not shared:
+        return samples
+    fixed = model.given(samples)
+    return {**samples, **{name: np.asarray(getattr(fixed, name)) for name in shared}}
+
+
 def _data_of(mcmc: Any) -> Any:
     arguments = [*mcmc._args, mcmc._kwargs.get("V")]
     if arguments[0] is None:
         raise ValueError("the run had no data V; pass V to say what the rows and columns are")
     return arguments[0]
+
+
+def _check_same_data(mcmc: Any, data: BinaryMatrix) -> None:
+    """Refuse V in another order than the run's: its labels would be given to the wrong rows."""
+    known = [*mcmc._args[:1], mcmc._kwargs.get("V")][0]
+    if known is not None and not np.array_equal(
+        as_binary_matrix(known).values, data.values, equal_nan=True
+    ):
+        raise ValueError(
+            "V is not the matrix that the run got: some cells differ. Are its rows and columns "
+            "in the order of the run?"
+        )
 
 
 def _statistics(mcmc: Any) -> dict[str, np.ndarray]:
@@ -85,9 +112,14 @@ def _of_variational(posterior: Any, V: Any, num_samples: int, key: Any) -> Sourc
     data = None if V is None else as_binary_matrix(V)
     if data is not None:
         _check_fit(samples, data)
+        check_same_labels("V", data, posterior.row_labels, posterior.column_labels)
     rows = posterior.row_labels or range(samples["W"].shape[-2])
     columns = posterior.column_labels or range(samples["H"].shape[-1])
     labels = {"row": storable_labels([*rows]), "column": storable_labels([*columns])}
+    shape = samples["W"].shape[-2], samples["H"].shape[-1]
+    for (name, found), length in zip(labels.items(), shape, strict=True):
+        if len(found) != length:
+            raise ValueError(f"the fit has {length} {name}s, but {len(found)} {name}_labels")
     if data is not None and hasattr(V, "index"):
         labels = _labels(data)
     return Source(samples, {}, data, getattr(posterior, "model", None), labels)

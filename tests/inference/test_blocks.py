@@ -198,3 +198,64 @@ def test_refused_in_words():
     renamed = nbmf.NBMFBlock(model, build, V, sites=("A", "B"))
     with pytest.raises(ValueError, match="not latent sample sites|no sample site"):
         start(renamed, ["A", "B"])
+
+
+def two_matrices(V):
+    """Two factorizations with one learned concentration."""
+    gamma = numpyro.sample("gamma", dist.Gamma(*PRIOR))
+    for name in ("first", "second"):
+        with numpyro.handlers.scope(prefix=name):
+            nbmf.BetaDir(2, gamma=gamma)(V)
+
+
+def test_two_matrices_share_a_hyperparameter():
+    def build(sites):
+        return nbmf.BetaDir(2, gamma=sites["gamma"])
+
+    blocks = []
+    for name in ("first", "second"):
+        sites = [f"{name}/W", f"{name}/H"]
+        blocks.append((nbmf.NBMFBlock(two_matrices, build, V, sites=sites), sites))
+    kernel = Gibbs([*blocks, (NUTS(two_matrices), None)])
+    mcmc = MCMC(kernel, num_warmup=3, num_samples=4, progress_bar=False)
+    mcmc.run(jax.random.key(0), V)
+    factors = {f"{name}/{x}" for name in ("first", "second") for x in "WH"}
+    assert set(mcmc.get_samples()) == {"gamma"} | factors
+
+
+def test_two_matrices_that_share_a_factor_are_refused():
+    def model(V):
+        W, _ = nbmf.BetaDir(2)(V)
+        H = numpyro.sample("H2", dist.Beta(1.0, 1.0).expand([2, 4]).to_event(2))
+        numpyro.sample("V2", dist.Bernoulli(probs=W @ H).to_event(2), obs=jnp.ones((3, 4)))
+
+    block = nbmf.NBMFBlock(model, lambda s: nbmf.BetaDir(2), V)
+    mcmc = MCMC(
+        Gibbs([(block, ["W", "H"]), (NUTS(model), None)]),
+        num_warmup=1,
+        num_samples=1,
+        progress_bar=False,
+    )
+    with pytest.raises(ValueError, match="site 'V2' depends on W"):
+        mcmc.run(jax.random.key(0), V)
+
+
+@pytest.mark.parametrize("chain_method", ["sequential", jax.vmap])
+def test_concentrations_that_underflow_are_warned_of(chain_method):
+    def model(V):
+        numpyro.sample("scale", dist.Gamma(2.0, 2.0))
+        nbmf.BetaDir(2, gamma=0.005)(V)
+
+    block = nbmf.NBMFBlock(model, lambda s: nbmf.BetaDir(2, gamma=0.005), V)
+    mcmc = MCMC(
+        Gibbs([(block, ["W", "H"]), (NUTS(model), None)]),
+        num_warmup=50,
+        num_samples=100,
+        num_chains=2,
+        chain_method=chain_method,
+        progress_bar=False,
+    )
+    with pytest.warns(UserWarning, match="cut off at 0 or 1.*as a distribution instead"):
+        mcmc.run(jax.random.key(0), V, extra_fields=("block_states.0.clipped",))
+        jax.effects_barrier()
+    assert mcmc.get_extra_fields()["block_states.0.clipped"][-1] > 1e-3

@@ -126,3 +126,5 @@ def test_refuses_in_words():
         nbmf.compare({"a": fit, "b": fit})
     with pytest.raises(ValueError, match=r"shape \(18, 14\), but V has \(17, 14\)"):
         nbmf.compare({"a": runs.idata(), "b": fit}, V.iloc[1:])
+    with pytest.raises(ValueError, match="V has other labels than the fit"):
+        nbmf.compare({"a": runs.idata(), "b": runs.idata()}, V.iloc[:, ::-1])

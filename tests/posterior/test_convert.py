@@ -1,5 +1,7 @@
 """`to_arviz`: groups, dimensions, labels; saving and loading."""
 
+from dataclasses import replace
+
 import arviz as az
 import jax
 import numpy as np
@@ -162,6 +164,12 @@ def test_refuses_in_words(mcmc, idata, V):
         nbmf.to_arviz(mcmc, V.iloc[1:])
     with pytest.raises(ValueError, match=r"shape \(18, 14\), but V has \(17, 14\)"):
         nbmf.to_arviz(runs.variational(), V.iloc[1:])
+    with pytest.raises(ValueError, match="V is not the matrix that the run got"):
+        nbmf.to_arviz(mcmc, V.iloc[::-1])
+    with pytest.raises(ValueError, match="other row labels than the matrix that was fitted"):
+        nbmf.to_arviz(runs.variational(), V.iloc[::-1])
+    with pytest.raises(ValueError, match="the fit has 18 rows, but 2 row_labels"):
+        nbmf.to_arviz(replace(runs.variational(), row_labels=("a", "b")))
     with pytest.raises(TypeError, match="finished MCMC run.*got ndarray"):
         nbmf.to_arviz(np.ones((3, 3)))
     with pytest.raises(ValueError, match="log_likelihood needs the data: pass V"):

@@ -76,6 +76,12 @@ def test_blind_to_relabelling():
 def test_effective_draws_per_second(good):
     table = nbmf.diagnose(good, seconds=20.0).table
     np.testing.assert_allclose(table["ess_per_second"], table["ess_bulk"] / 20)
+    timed = convert.with_(good, posterior=good.posterior.assign_attrs(sampling_time=10.0))
+    np.testing.assert_allclose(
+        nbmf.diagnose(timed).table["ess_per_second"], 2 * table["ess_per_second"]
+    )
+    with pytest.raises(ValueError, match="seconds must be above 0, got 0"):
+        nbmf.diagnose(good, seconds=0)
 
 
 def test_a_trapped_chain_is_named():

@@ -4,9 +4,11 @@ import itertools
 
 import jax
 import numpy as np
+import numpyro.distributions as dist
 import pandas as pd
 import pytest
 import runs
+from numpyro.infer import MCMC
 from scipy.special import betaln, gammaln
 
 import nbmf_jax as nbmf
@@ -178,3 +180,42 @@ def test_refuses_in_words(variational):
     per_row = nbmf.BetaDir(3, gamma=np.ones((18, 3)))
     with pytest.raises(ValueError, match="gamma was given per row"):
         nbmf.fold_in(variational, women, model=per_row)
+
+
+def test_learned_hyperparameters_are_taken_from_the_draws():
+    """A fit that learned gamma and alpha folds in as one with the same values fixed would."""
+    prior = dist.Gamma(2.0, 2.0)
+    V = np.random.default_rng(0).integers(0, 2, (6, 5)).astype(float)
+    model = nbmf.BetaDir(3, alpha=prior, gamma=nbmf.HDP(prior))
+    mcmc = MCMC(nbmf.CollapsedGibbs(model), num_warmup=5, num_samples=4, progress_bar=False)
+    mcmc.run(jax.random.key(0), V)
+    idata = nbmf.align_components(nbmf.to_arviz(mcmc))
+    posterior = idata.posterior
+    gamma = posterior["concentration"].values[..., None] * posterior["base_weights"].values
+    np.testing.assert_allclose(posterior["gamma"].values, gamma, rtol=1e-6)
+    for axis, data in (("row", V[:2]), ("column", V[:, :2])):
+        folded = [
+            nbmf.fold_in(
+                idata.sel(draw=[s]),
+                data,
+                axis=axis,
+                model=None
+                if learned
+                else nbmf.BetaDir(
+                    3, alpha=float(posterior["alpha"][0, s]), gamma=_own_order(posterior, gamma, s)
+                ),
+            ).expected
+            for s in range(2)
+            for learned in (True, False)
+        ]
+        np.testing.assert_allclose(folded[0], folded[1], atol=1e-5)
+        np.testing.assert_allclose(folded[2], folded[3], atol=1e-5)
+    with pytest.raises(ValueError, match="gamma of `model` is to be learned"):
+        nbmf.fold_in(idata, V[:2], model=model)
+
+
+def _own_order(posterior, gamma, s):
+    """gamma of draw s in the sampler's own numbers, as a fixed prior is given."""
+    own = np.empty(3)
+    own[posterior["permutation"].values[0, s]] = gamma[0, s]
+    return own
