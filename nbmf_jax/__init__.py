@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from nbmf_jax.data import as_binary_matrix as as_binary_matrix
     from nbmf_jax.data import datasets as datasets
     from nbmf_jax.data.split import train_test_split as train_test_split
+    from nbmf_jax.estimator import NBMF as NBMF
     from nbmf_jax.inference.bica import bica as bica
     from nbmf_jax.inference.blocks import NBMFBlock as NBMFBlock
     from nbmf_jax.inference.blocks import make_gibbs_fn as make_gibbs_fn
@@ -45,6 +46,7 @@ _HOME = {
     "DirBeta": "nbmf_jax.models",
     "DirDir": "nbmf_jax.models",
     "HDP": "nbmf_jax.models",
+    "NBMF": "nbmf_jax.estimator",
     "NBMFBlock": "nbmf_jax.inference.blocks",
     "PointEstimate": "nbmf_jax.inference.results",
     "VariationalPosterior": "nbmf_jax.inference.results",

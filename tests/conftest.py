@@ -5,8 +5,12 @@ import os
 import tempfile
 
 import jax
+import numpy as np
 import numpyro
+import pandas as pd
 import pytest
+
+from nbmf_jax import NBMF
 
 # Before JAX starts: two host devices, so that parallel chains really are parallel.
 numpyro.set_host_device_count(2)
@@ -60,3 +64,26 @@ def x64():
     home = jax if hasattr(jax, "enable_x64") else jax.experimental
     with home.enable_x64(True):
         yield
+
+
+@pytest.fixture(scope="session")
+def blocks():
+    """A table with labels, two groups of rows and four blanks."""
+    rng = np.random.default_rng(5)
+    likely = np.kron([[0.9, 0.1], [0.1, 0.8]], np.ones((6, 4)))[:, :7]
+    table = pd.DataFrame(
+        (rng.random((12, 7)) < likely).astype(float),
+        pd.Index([f"animal {i}" for i in range(12)], name="animal"),
+        pd.Index([f"trait {j}" for j in range(7)], name="trait"),
+    )
+    for cell in ((0, 1), (3, 2), (3, 6), (11, 0)):
+        table.iloc[cell] = np.nan
+    return table
+
+
+@pytest.fixture(scope="session")
+def fitted(blocks):
+    """A fitted estimator that tests share; they must not change it."""
+    return NBMF(
+        3, prior="paper", n_warmup=10, n_samples=20, n_chains=2, n_sweeps=1, random_state=0
+    ).fit(blocks)

@@ -1,4 +1,4 @@
-"""Imports point one way: data -> models -> inference -> posterior -> fit, plots, cli."""
+"""Imports point one way: data -> models -> inference -> posterior -> plots -> ... -> cli."""
 
 import ast
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 import nbmf_jax
 
 PACKAGE = Path(nbmf_jax.__file__).parent
-ROOMS = ["data", "models", "inference", "posterior", "plots", "fit", "cli"]
+ROOMS = ["data", "models", "inference", "posterior", "plots", "estimator", "report", "cli"]
 
 
 def room_of(module):

@@ -1,0 +1,149 @@
+"""`nbmf fit`: read, fit, judge, and fill a folder."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nbmf_jax.cli import _common
+from nbmf_jax.cli._common import say
+
+__all__ = ["fit", "run_fit"]
+
+_INTERRUPTED = 130  # as shells report Ctrl-C
+_MAX_LISTED = 10
+
+
+@click.command()
+@click.argument("data", default="southern_women")
+@_common.fit_options
+@_common.data_options
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    default=Path("nbmf-results"),
+    help="Folder for the results.",
+)
+@click.option("--force", is_flag=True, help="Overwrite results that are already in the folder.")
+@click.option("--json", "as_json", is_flag=True, help="Summary as JSON on standard output.")
+def fit(data: str, out: Path, force: bool, as_json: bool, **options: Any) -> None:
+    """Fit a model to DATA and write the results into a folder.
+
+    DATA is a file (CSV, TSV, Parquet, .npy or .npz; 0, 1 and blank for missing; row and column
+    labels are found by themselves), "-" for CSV from standard input, or the name of a data set
+    (see `nbmf datasets`). Without it the embedded southern_women is used.
+
+    The folder gets report.html (open it first), W.csv and H.csv (the components), expected.csv
+    (probability of a one in every cell, with a 90 % interval), diagnostics.csv, posterior.nc (all
+    draws, for ArviZ) and the pictures. Ctrl-C while sampling keeps what was drawn so far.
+
+    Exit codes: 0 done; 2 something is wrong with the input, in one line; 130 stopped by Ctrl-C.
+    """
+    from nbmf_jax.report.folder import ResultFolder
+    from nbmf_jax.report.view import view_of
+
+    matrix = _common.read_data(data, options, quiet=as_json)
+    with _common.failing_in_words(), ResultFolder(out, overwrite=force) as folder:
+        estimator = run_fit(matrix, options, quiet=as_json)
+        view = view_of(estimator)
+        files = _write(view, folder, data)
+    _report(view, quiet=as_json)
+    say(f"\nWritten to {out}: {', '.join(files)}", quiet=as_json)
+    say(f"Open {out / 'report.html'} in a browser.", quiet=as_json)
+    if as_json:
+        _common.write_json(_summary(estimator, matrix, data, out, files))
+    if estimator.interrupted_:
+        raise SystemExit(_INTERRUPTED)
+
+
+def run_fit(matrix: Any, options: dict[str, Any], *, quiet: bool) -> Any:
+    """A fitted estimator; what it does is said before and after."""
+    estimator = _common.make_estimator(matrix, options)
+    with _common.failing_in_words():
+        job = estimator._job(matrix)
+        K = job.model.num_components
+        say(f"{options['model']}, up to {K} components; {job.describe()}", quiet=quiet)
+        try:
+            estimator.fit(matrix.to_frame())
+        except KeyboardInterrupt:
+            click.echo("nbmf: stopped before anything was drawn; nothing was written", err=True)
+            raise SystemExit(_INTERRUPTED) from None
+    say(f"\nConvergence ({estimator.seconds_:.0f} s)", quiet=quiet)
+    if estimator.diagnosis_ is not None:
+        say(_table(estimator.diagnosis_.table), quiet=quiet)
+    say(estimator.verdict_, quiet=quiet)
+    return estimator
+
+
+def _table(table: Any) -> str:
+    whole = "{:.0f}".format
+    return table.to_string(
+        formatters={"r_hat": "{:.3f}".format, "ess_bulk": whole, "ess_tail": whole}
+    )
+
+
+def _write(view: Any, folder: Any, data: str) -> list[str]:
+    from nbmf_jax.report.write import write_results
+
+    name = "standard input" if data == "-" else Path(data).name
+    files: list[str] = write_results(view, folder.path, name=name, command=_command())
+    return files
+
+
+def _command() -> str:
+    """What was typed, as far as it is known."""
+    return shlex.join(["nbmf", *sys.argv[1:]])
+
+
+def _report(view: Any, *, quiet: bool) -> None:
+    from nbmf_jax.report.tables import component_list
+
+    estimator = view.estimator
+    nonempty = estimator.n_nonempty_
+    beside = "" if nonempty is None else f" ({nonempty} hold at least one cell)"
+    say(
+        f"\n{estimator.n_active_} components explain at least 1 % of the cells each{beside}:",
+        quiet=quiet,
+    )
+    listed = component_list(view, top=5)
+    for component in listed[:_MAX_LISTED]:
+        say(f"\ncomponent {component.number}: {component.share:.0%} of the cells", quiet=quiet)
+        for name, entries in (
+            (view.data.row_name, component.rows),
+            (view.data.column_name, component.columns),
+        ):
+            tops = ", ".join(f"{entry.label} ({entry.value:.2f})" for entry in entries)
+            say(f"  {name}: {tops}", quiet=quiet)
+    if len(listed) > _MAX_LISTED:
+        say(f"\nand {len(listed) - _MAX_LISTED} smaller ones, in the report", quiet=quiet)
+
+
+def _summary(estimator: Any, matrix: Any, data: str, out: Path, files: list[str]) -> dict[str, Any]:
+    diagnosis = estimator.diagnosis_
+    return {
+        "data": {
+            "source": data,
+            "rows": matrix.shape[0],
+            "columns": matrix.shape[1],
+            "ones": matrix.num_ones,
+            "blanks": matrix.values.size - matrix.num_observed,
+        },
+        "model": repr(estimator.model_),
+        "method": estimator.method,
+        "settings": estimator.settings_,
+        "seed": estimator.seed_,
+        "seconds": round(estimator.seconds_, 2),
+        "interrupted": estimator.interrupted_,
+        "converged": estimator.converged_,
+        "verdict": estimator.verdict_,
+        "diagnostics": None if diagnosis is None else diagnosis.table.to_dict("index"),
+        "n_active": estimator.n_active_,
+        "n_nonempty": estimator.n_nonempty_,
+        "shares": [round(float(x), 6) for x in estimator.shares_],
+        "out": str(out),
+        "files": files,
+    }

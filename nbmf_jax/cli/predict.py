@@ -1,0 +1,125 @@
+"""`nbmf predict`: probabilities and intervals of blanks, from data or from an earlier fit."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nbmf_jax.cli import _common
+from nbmf_jax.cli._common import say
+
+__all__ = ["predict"]
+
+
+@click.command()
+@click.argument("source", default="southern_women")
+@_common.fit_options
+@_common.data_options
+@click.option(
+    "--rows", "new_rows", type=str, help="A table of new rows, to be predicted by SOURCE."
+)
+@click.option("--all", "all_cells", is_flag=True, help="All cells, not only the blanks.")
+@click.option(
+    "--interval",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.9,
+    help="Probability of the credible interval.",
+)
+@click.option("--out", default="-", help="File for the CSV; - is standard output.")
+@click.option("--force", is_flag=True, help="Overwrite that file.")
+def predict(
+    source: str,
+    new_rows: str | None,
+    all_cells: bool,
+    interval: float,
+    out: str,
+    force: bool,
+    **options: Any,
+) -> None:
+    """Predict the blanks of SOURCE: row, column, observed, mean, lower, upper as CSV.
+
+    SOURCE is a folder that `nbmf fit` wrote (nothing is fitted again), or data as for `nbmf fit`,
+    which are fitted first. mean is the probability of a one, lower and upper are the ends of its
+    90 % interval.
+
+    With --rows FILE the blanks of new rows are predicted from what is known of them and the
+    components of SOURCE; these have a mean only.
+
+    \b
+        nbmf fit survey.csv --out survey && nbmf predict survey > blanks.csv
+        nbmf predict survey --rows newcomers.csv
+    """
+    reading = dict(options)
+    if out != "-" and Path(out).exists() and not force:
+        _common.fail(f"{out} exists; choose another --out, or overwrite it with --force")
+    idata = _posterior(source, options)
+    with _common.failing_in_words():
+        if new_rows is None:
+            table = _cells(idata, all_cells, interval)
+        else:
+            table = _new_cells(idata, new_rows, reading, all_cells)
+        _write(table, out)
+
+
+def _posterior(source: str, options: dict[str, Any]) -> Any:
+    """Draws of an earlier fit, or of a new one."""
+    path = Path(source)
+    file = path / "posterior.nc" if path.is_dir() else path
+    if path.is_dir() and not file.is_file():
+        _common.fail(f"{path} holds no posterior.nc; it is not a folder of `nbmf fit`")
+    if file.suffix == ".nc":
+        from nbmf_jax.posterior.convert import load
+
+        with _common.failing_in_words():
+            return load(file)
+    from nbmf_jax.cli.fit import run_fit
+
+    matrix = _common.read_data(source, options, quiet=True)
+    return run_fit(matrix, options, quiet=True).idata_
+
+
+def _cells(idata: Any, all_cells: bool, interval: float) -> Any:
+    import numpy as np
+
+    from nbmf_jax.estimator.summary import cell_table
+    from nbmf_jax.posterior.restore import data_of
+
+    V = data_of(idata)
+    if V is None:
+        raise ValueError("the fit holds no data, so that its blanks are not known")
+    chosen = np.ones(V.shape, bool) if all_cells else np.isnan(V)
+    if not chosen.any():
+        say("No blanks: nothing to predict (--all predicts every cell).", quiet=True)
+    f, n = np.nonzero(chosen)
+    return cell_table(idata, f, n, interval)
+
+
+def _new_cells(idata: Any, source: str, options: dict[str, Any], all_cells: bool) -> Any:
+    import numpy as np
+    import pandas as pd
+
+    from nbmf_jax.posterior.fold_in import fold_in
+
+    new = _common.read_data(source, options, quiet=True)
+    expected = fold_in(idata, new.to_frame()).expected.to_numpy()
+    f, n = np.nonzero(np.ones(new.shape, bool) if all_cells else ~new.mask)
+    rows, columns = (np.asarray(x, object) for x in (new.row_labels, new.column_labels))
+    columns_of_table = {"row": rows[f], "column": columns[n], "observed": new.values[f, n]}
+    return pd.DataFrame({**columns_of_table, "mean": expected[f, n]})
+
+
+def _write(table: Any, out: str) -> None:
+    if out == "-":
+        table.to_csv(sys.stdout, index=False, float_format="%.6g")
+        return
+    path = Path(out)
+    temporary = path.with_name(path.name + ".part")
+    try:
+        table.to_csv(temporary, index=False, float_format="%.6g")
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    say(f"Written to {path}: {len(table)} cells", quiet=True)

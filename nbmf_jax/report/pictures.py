@@ -1,0 +1,149 @@
+"""The pictures of a fit, each a file of its own and a part of the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nbmf_jax import plots
+from nbmf_jax.report.tables import blanks
+from nbmf_jax.report.view import View
+
+__all__ = ["Picture", "draw_pictures"]
+
+_DPI = 130
+_MAX_CELLS = 30
+_WHOLE_NUMBERS = ("active components", "components in use")
+
+
+class Picture(NamedTuple):
+    """A picture that was drawn."""
+
+    file: str
+    caption: str
+    wide: bool = False  # to be scrolled sideways on a narrow screen
+
+
+def draw_pictures(view: View, folder: Path) -> dict[str, Picture]:
+    """Draw all that this fit has something to show for, by name."""
+    plan: dict[str, Callable[[View, Path], Picture | None]] = {
+        "reconstruction": _reconstruction,
+        "sizes": _sizes,
+        "W": _rows,
+        "H": _columns,
+        "blanks": _blanks,
+        "run": _run,
+    }
+    drawn = {name: draw(view, folder) for name, draw in plan.items()}
+    return {name: picture for name, picture in drawn.items() if picture is not None}
+
+
+def _figure(width: float, height: float) -> Any:
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def _height(rows: int, least: float = 3.0, most: float = 11.0) -> float:
+    return float(np.clip(0.9 + 0.17 * rows, least, most))
+
+
+def _reconstruction(view: View, folder: Path) -> Picture:
+    figure = _figure(9, _height(view.data.shape[0], least=3.5, most=7.5))
+    plots.plot_reconstruction(view.data.to_frame(), view.expected, ax=figure.subplots())
+    figure.savefig(folder / "reconstruction.png", dpi=_DPI)
+    red = "; blanks are red" if view.data.num_observed < view.data.values.size else ""
+    caption = f"The data (left{red}) and the probability of a one in every cell (right)."
+    return Picture(
+        "reconstruction.png", f"{caption} Similar rows and columns stand together.", True
+    )
+
+
+def _sizes(view: View, folder: Path) -> Picture:
+    figure = _figure(6, 3.2)
+    plots.plot_sizes(view.shares, ax=figure.subplots())
+    figure.savefig(folder / "sizes.png", dpi=_DPI)
+    interval = ", with 90 % intervals" if len(view.draws.W) > 1 else ""
+    return Picture(
+        "sizes.png", f"Share of the observed cells that each component explains{interval}."
+    )
+
+
+def _rows(view: View, folder: Path) -> Picture:
+    words = (
+        "Each row mixes the components: the entries of a line sum to 1 over all of them."
+        if view.on_simplex["W"]
+        else "How likely a one is in each row, by component."
+    )
+    return _factor(view.W, view, folder / "W.png", f"W. {words}")
+
+
+def _columns(view: View, folder: Path) -> Picture:
+    words = (
+        "Each column mixes the components: the entries of a line sum to 1 over all of them."
+        if view.on_simplex["H"]
+        else "How likely a one is in each column, by component."
+    )
+    return _factor(view.H.T, view, folder / "H.png", f"H, transposed. {words}")
+
+
+def _factor(factor: Any, view: View, path: Path, caption: str) -> Picture:
+    figure = _figure(5.5, _height(len(factor)))
+    shown = factor.iloc[:, view.used]
+    weights = view.shares.mean(0)[view.used]
+    plots.plot_dictionary(shown, weights=weights, ax=figure.subplots())
+    figure.savefig(path, dpi=_DPI)
+    return Picture(path.name, caption)
+
+
+def _blanks(view: View, folder: Path) -> Picture | None:
+    table = blanks(view)
+    if table.empty:
+        return None
+    chosen = np.unique(np.linspace(0, len(table) - 1, min(len(table), _MAX_CELLS)).astype(int))
+    figure = _figure(6, _height(len(chosen), least=1.8))
+    plots.plot_cells(table.iloc[chosen], ax=figure.subplots())
+    figure.savefig(folder / "blanks.png", dpi=_DPI)
+    some = "" if len(chosen) == len(table) else f" ({len(chosen)} of {len(table)}, evenly spread)"
+    interval = " with 90 % intervals" if view.lower is not None else ""
+    return Picture("blanks.png", f"Predicted probability of a one in blanks{interval}{some}.")
+
+
+def _run(view: View, folder: Path) -> Picture | None:
+    estimator = view.estimator
+    if estimator.diagnosis_ is not None:
+        return _chains(estimator.diagnosis_, folder)
+    curves = {
+        name: values
+        for name, values in estimator.trace_.items()
+        if name in ("change", "elbo", "objective")
+    }
+    if not curves:
+        return None
+    name, values = next((item for item in curves.items() if item[0] != "change"), (None, None))
+    name, values = (name, values) if name is not None else ("change", curves["change"])
+    figure = _figure(6, 3)
+    plots.plot_convergence(values, ylabel=name, ax=figure.subplots())
+    figure.savefig(folder / "convergence.png", dpi=_DPI)
+    return Picture("convergence.png", f"{name}, by iteration.".capitalize())
+
+
+def _chains(diagnosis: Any, folder: Path) -> Picture:
+    found = diagnosis.quantities["posterior"]
+    # Ranks of whole numbers are mostly ties.
+    names = [str(name) for name in found.data_vars if name not in _WHOLE_NUMBERS][:3]
+    figure = _figure(9, 2.3 * len(names))
+    for (left, right), name in zip(
+        figure.subplots(len(names), 2, squeeze=False), names, strict=True
+    ):
+        plots.plot_trace(diagnosis, name, ax=left)
+        plots.plot_rank(diagnosis, name, ax=right)
+    figure.savefig(folder / "chains.png", dpi=_DPI)
+    caption = (
+        "Left: every draw, one line a chain; lines should look like one band without trend. Right: "
+        "ranks among all draws; level bars mean that the chains agree."
+    )
+    return Picture("chains.png", caption, wide=True)

@@ -1,0 +1,157 @@
+"""The tables of a fit: factors with intervals, cells, components, hyperparameters."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from nbmf_jax.report.view import INTERVAL, View
+
+__all__ = [
+    "Component",
+    "Entry",
+    "blanks",
+    "component_list",
+    "expected_table",
+    "factor_table",
+    "hyperparameters",
+    "surprising",
+]
+
+_ENDS = ((1 - INTERVAL) / 2, (1 + INTERVAL) / 2)
+_WORTH_NAMING = 0.1  # of the largest entry; less is noise
+_NOT_PARAMETERS = ("W", "H", "permutation", "expected")
+
+
+class Entry(NamedTuple):
+    """A row or column of the data in a component."""
+
+    label: str
+    value: float
+    overall: float | None  # probability of a one in it over all cells, where value is such too
+
+
+class Component(NamedTuple):
+    """A component, with what it is made of."""
+
+    number: int
+    share: float
+    lower: float
+    upper: float
+    rows: list[Entry]
+    columns: list[Entry]
+
+
+def factor_table(view: View, factor: str) -> pd.DataFrame:
+    """Components in use: their means first, then the ends of their intervals.
+
+    Components are the columns of W's table and the rows of H's.
+    """
+    mean = view.W if factor == "W" else view.H.T
+    mean = mean.iloc[:, view.used]
+    tables = [mean]
+    if len(view.draws.W) > 1:
+        draws = view.draws.W if factor == "W" else view.draws.H.swapaxes(1, 2)
+        ends = np.quantile(draws[:, :, view.used], _ENDS, axis=0)
+        for end, word in zip(ends, ("lower", "upper"), strict=True):
+            names = [f"{name} {word}" for name in mean.columns]
+            tables.append(pd.DataFrame(end, mean.index, names))
+    table = pd.concat(tables, axis=1)
+    return table if factor == "W" else table.T.rename_axis("component")
+
+
+def expected_table(view: View) -> pd.DataFrame:
+    """One line a cell: row, column, observed (empty for a blank), mean, lower, upper."""
+    F, N = view.data.shape
+    parts = {"observed": view.data.values, "mean": view.expected}
+    parts |= {"lower": view.lower, "upper": view.upper}
+    table = {
+        view.data.row_name: np.repeat(np.asarray(view.data.row_labels, object), N),
+        view.data.column_name: np.tile(np.asarray(view.data.column_labels, object), F),
+    }
+    for name, values in parts.items():
+        table[name] = np.full(F * N, np.nan) if values is None else np.asarray(values).ravel()
+    return pd.DataFrame(table)
+
+
+def blanks(view: View) -> pd.DataFrame:
+    """The missing cells with their predictions, the likeliest ones first."""
+    f, n = np.nonzero(~view.data.mask)
+    return _cells(view, f, n).sort_values("mean", ascending=False, ignore_index=True)
+
+
+def surprising(view: View, number: int = 5) -> pd.DataFrame:
+    """Ones that the fit finds unlikely, and zeros that it finds likely: errors, or exceptions."""
+    p, V = view.expected.to_numpy(), view.data.values
+    likelihood = np.where(V == 1, p, np.where(V == 0, 1 - p, np.inf))
+    lowest = np.argsort(likelihood, axis=None, kind="stable")[:number]
+    return _cells(view, *np.unravel_index(lowest, V.shape))
+
+
+def _cells(view: View, f: Any, n: Any) -> pd.DataFrame:
+    rows, columns = (np.asarray(x, object) for x in (view.data.row_labels, view.data.column_labels))
+    table = {"row": rows[f], "column": columns[n], "observed": view.data.values[f, n]}
+    for name, values in (("mean", view.expected), ("lower", view.lower), ("upper", view.upper)):
+        table[name] = np.full(len(f), np.nan) if values is None else values.to_numpy()[f, n]
+    return pd.DataFrame(table)
+
+
+def component_list(view: View, top: int = 6) -> list[Component]:
+    """Every component in use with its leading rows and columns.
+
+    In a factor on the simplex the largest entries lead. In the other one, where a common column
+    is likely in every component, those that are above their own average by most.
+    """
+    over_rows = view.expected.mean(axis=1)
+    over_columns = view.expected.mean(axis=0)
+    low, high = np.quantile(view.shares, _ENDS, axis=0)
+    return [
+        Component(
+            number=int(k),
+            share=float(view.shares[:, k].mean()),
+            lower=float(low[k]),
+            upper=float(high[k]),
+            rows=_leading(view.W.iloc[:, k], None if view.on_simplex["W"] else over_rows, top),
+            columns=_leading(view.H.iloc[k], None if view.on_simplex["H"] else over_columns, top),
+        )
+        for k in view.used
+    ]
+
+
+def _leading(values: pd.Series, overall: pd.Series | None, number: int) -> list[Entry]:
+    rank = values if overall is None else values - overall
+    leading = np.argsort(-rank.to_numpy(), kind="stable")[:number]
+    return [
+        Entry(
+            str(values.index[i]),
+            float(values.iloc[i]),
+            None if overall is None else float(overall.iloc[i]),
+        )
+        for i in leading
+        if rank.iloc[i] > _WORTH_NAMING * max(rank.max(), 0)
+    ]
+
+
+def hyperparameters(view: View) -> pd.DataFrame:
+    """Learned hyperparameters: posterior mean and interval; no rows if all are fixed.
+
+    Of those with a value for every component, the components in use are shown.
+    """
+    posterior = view.estimator.idata_["posterior"]
+    lines = {}
+    for name in posterior.data_vars:
+        values = np.asarray(posterior[name])
+        if name in _NOT_PARAMETERS or values.ndim > 3:
+            continue
+        if values.ndim == 2:
+            lines[str(name)] = _summary(values)
+            continue
+        for k in view.used if "component" in posterior[name].dims else range(values.shape[2]):
+            lines[f"{name}, component {k}"] = _summary(values[..., k])
+    return pd.DataFrame(lines, index=["mean", "lower", "upper"]).T
+
+
+def _summary(values: np.ndarray) -> list[float]:
+    return [float(values.mean()), *map(float, np.quantile(values, _ENDS))]

@@ -1,0 +1,46 @@
+"""What is chosen where nothing was asked for."""
+
+import pytest
+
+from nbmf_jax.estimator.settings import build_model, num_components, num_starts, steps_of
+from nbmf_jax.models.presets import preset
+
+FREE = {"n_warmup": None, "n_samples": None, "n_sweeps": None, "n_chains": 4}
+
+
+@pytest.mark.parametrize(
+    ("model", "method", "shape", "K"),
+    [
+        ("beta-dir", "gibbs", (285, 1226), 100),
+        ("beta-dir", "gibbs", (18, 500), 18),
+        ("dir-beta", "cvb0", (18, 50), 50),
+        ("dir-dir", "gibbs", (30, 20), 20),
+        ("dir-dir", "bica", (1, 1), 2),
+        ("beta-dir", "em", (285, 1226), 4),
+        ("beta-dir", "nuts", (3, 9), 3),
+    ],
+)
+def test_default_number_of_components(model, method, shape, K):
+    assert num_components(None, model, method, shape) == K
+    assert num_components(7, model, method, shape) == 7
+
+
+def test_length_of_runs():
+    small = steps_of("gibbs", (18, 14), 18, **FREE)
+    assert small == (500, 250, 20, 4)
+    large = steps_of("gibbs", (200, 5429), 100, **FREE)
+    assert large.num_sweeps == 1
+    assert 4 * 100 * (200 + 5429) * large.num_samples * 4 <= 2**30 and large.num_samples > 100
+    asked = steps_of("gibbs", (200, 5429), 100, **FREE | {"n_samples": 900, "n_sweeps": 40})
+    assert asked.num_samples == 900 and asked.num_sweeps == 40
+
+
+def test_starts():
+    assert num_starts(None, (50, 85)) == 5
+    assert num_starts(None, (200, 5429)) == 1
+    assert num_starts(3, (200, 5429)) == 3
+
+
+def test_methods_that_cannot_learn_get_the_paper_s_prior():
+    assert build_model("beta-dir", "bica", "learned", 5, (9, 9)) == preset("beta-dir", 5, "paper")
+    assert build_model("beta-dir", "gibbs", "paper", 5, (9, 9)) == preset("beta-dir", 5, "paper")
