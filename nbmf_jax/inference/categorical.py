@@ -5,20 +5,22 @@ weights[k, m] / sum_k weights[k, m]. Weights are component-major, (K, M): the lo
 contiguous, so every pass over them is a plain vector loop.
 
 The K components are cut into about sqrt(K) blocks of consecutive ones. First a block is drawn, then
-a component in it. Sums are products with small matrices of zeros and ones, because XLA on CPU is
-slow at `cumsum` and at reductions over a leading axis, and because a product, unlike elementwise
-code, is never fused into its consumers and computed again. The weights are never reshaped: XLA
-would fuse the reshape into their computation, which then is not vectorised.
+a component in it. XLA on CPU is slow at `cumsum`, at reductions over a leading axis and at gathers,
+so blocks are summed by adding strided slices, the drawn block is fetched by choosing among
+contiguous slices, and the short running sums are products with a small triangular matrix. The
+weights are never reshaped: XLA would fuse the reshape into their computation, which then is not
+vectorised.
 """
 
 from __future__ import annotations
 
 import math
+from functools import reduce
 
 import jax
 import jax.numpy as jnp
 
-__all__ = ["block_shape", "count_labels", "draw_index", "exact_dot", "pad", "padded_size"]
+__all__ = ["block_shape", "count_labels", "draw_index", "exact_dot", "pad", "padded_size", "stored"]
 
 
 def block_shape(num_components: int) -> tuple[int, int]:
@@ -48,21 +50,35 @@ def draw_index(weights: jax.Array, uniforms: jax.Array) -> jax.Array:
 
     An index whose weight is 0 is never returned, whatever the rounding.
     """
-    K, M = weights.shape
-    size, blocks = block_shape(K)
-    in_block = (jnp.arange(K) // size == jnp.arange(blocks)[:, None]).astype(weights.dtype)
-    block_sums = exact_dot(in_block, weights)
+    weights = stored(weights)
+    size, blocks = block_shape(len(weights))
+    block_sums = reduce(jnp.add, (weights[i::size] for i in range(size)))
     sums = _running_sums(block_sums)
     target = uniforms * sums[-1]
     block = _first_above(target, sums, block_sums)
     earlier = jnp.arange(blocks)[:, None] < block
     target = target - jnp.max(jnp.where(earlier, sums, 0), axis=0)
-
-    rows = block * size + jnp.arange(size)[:, None]
-    members = weights.at[rows, jnp.arange(M)].get(
-        mode="promise_in_bounds", wrap_negative_indices=False
-    )
+    members = _members(weights, block)
     return block * size + _first_above(target, _running_sums(members), members)
+
+
+def stored(x: jax.Array) -> jax.Array:
+    """The same array (rows, columns), computed once.
+
+    Left to itself XLA computes cheap values again in each of the loops that read them. It never
+    does so across a scatter, so here is one that changes nothing: its indices are out of bounds.
+    """
+    nowhere = jnp.full(2, len(x))
+    return x.at[nowhere, nowhere].set(0, mode="drop", wrap_negative_indices=False)
+
+
+def _members(weights: jax.Array, block: jax.Array) -> jax.Array:
+    """(size, M) weights of the components in each lane's block."""
+    size, blocks = block_shape(len(weights))
+    members = weights[:size]
+    for i in range(1, blocks):
+        members = jnp.where(block == i, weights[i * size : (i + 1) * size], members)
+    return members
 
 
 def _first_above(target: jax.Array, sums: jax.Array, weights: jax.Array) -> jax.Array:
