@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from nbmf_jax import __version__
+from nbmf_jax.bench.command import bench
 
 __all__ = ["main"]
 
@@ -18,6 +19,9 @@ __all__ = ["main"]
 @click.version_option(__version__, prog_name="nbmf")
 def main() -> None:
     """Bayesian factorization of binary matrices: V ~ Bernoulli(W H), with missing entries."""
+
+
+main.add_command(bench)
 
 
 @main.command()
