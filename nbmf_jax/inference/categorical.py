@@ -7,9 +7,8 @@ contiguous, so every pass over them is a plain vector loop.
 The K components are cut into about sqrt(K) blocks of consecutive ones. First a block is drawn, then
 a component in it. XLA on CPU is slow at `cumsum`, at reductions over a leading axis and at gathers,
 so blocks are summed by adding strided slices, the drawn block is fetched by choosing among
-contiguous slices, and the short running sums are products with a small triangular matrix. The
-weights are never reshaped: XLA would fuse the reshape into their computation, which then is not
-vectorised.
+contiguous slices, and short running sums are written out. The weights are never reshaped: XLA
+would fuse the reshape into their computation, which then is not vectorised.
 """
 
 from __future__ import annotations
@@ -52,24 +51,23 @@ def draw_index(weights: jax.Array, uniforms: jax.Array) -> jax.Array:
     """
     weights = stored(weights)
     size, blocks = block_shape(len(weights))
-    block_sums = reduce(jnp.add, (weights[i::size] for i in range(size)))
-    sums = _running_sums(block_sums)
-    target = uniforms * sums[-1]
-    block = _first_above(target, sums, block_sums)
-    earlier = jnp.arange(blocks)[:, None] < block
-    target = target - jnp.max(jnp.where(earlier, sums, 0), axis=0)
-    members = _members(weights, block)
-    return block * size + _first_above(target, _running_sums(members), members)
+    block_sums = stored(reduce(jnp.add, (weights[i::size] for i in range(size))))
+    target = uniforms * _sum_before(blocks, block_sums)
+    block = stored(_last_not_above(target, block_sums))
+    # Rounding must not make the rest negative: then no sum would be low enough.
+    rest = jnp.maximum(target - _sum_before(block, block_sums), 0)
+    members = stored(_members(weights, block))
+    return stored(block * size + _last_not_above(rest, members))
 
 
 def stored(x: jax.Array) -> jax.Array:
-    """The same array (rows, columns), computed once.
+    """The same array, computed once.
 
     Left to itself XLA computes cheap values again in each of the loops that read them. It never
     does so across a scatter, so here is one that changes nothing: its indices are out of bounds.
     """
     nowhere = jnp.full(2, len(x))
-    return x.at[nowhere, nowhere].set(0, mode="drop", wrap_negative_indices=False)
+    return x.at[nowhere].set(0, mode="drop", wrap_negative_indices=False)
 
 
 def _members(weights: jax.Array, block: jax.Array) -> jax.Array:
@@ -81,23 +79,25 @@ def _members(weights: jax.Array, block: jax.Array) -> jax.Array:
     return members
 
 
-def _first_above(target: jax.Array, sums: jax.Array, weights: jax.Array) -> jax.Array:
-    """First index with a positive weight whose running sum is above the target.
+def _last_not_above(target: jax.Array, weights: jax.Array) -> jax.Array:
+    """Last index with a positive weight such that the sum of those before is not above target.
 
-    Sums round differently from each other, so that a weight of 0 may seem to raise them: the
-    weight itself is looked at. Should rounding leave no such index, the last positive weight is
-    the one that was meant.
+    That is where the running sum passes the target, and the last positive weight should rounding
+    put the target beyond the sum of all.
     """
-    size = len(sums)
-    index = jnp.arange(size, dtype=jnp.int32)[:, None]
-    # One reduction for both: the other positive weights rank behind, the last of them first.
-    rank = jnp.where(sums > target, index, 2 * size - index)
-    best = jnp.min(jnp.where(weights > 0, rank, 2 * size), axis=0)
-    return jnp.where(best < size, best, 2 * size - best)
+    index, before = jnp.zeros(target.shape, jnp.int32), jnp.zeros_like(target)
+    for i, weight in enumerate(weights):
+        index = jnp.where((weight > 0) & (before <= target), i, index)
+        before = before + weight
+    return index
 
 
-def _running_sums(x: jax.Array) -> jax.Array:
-    return exact_dot(jnp.tril(jnp.ones((len(x), len(x)), x.dtype)), x)
+def _sum_before(index: jax.Array | int, weights: jax.Array) -> jax.Array:
+    """Sum of the weights before an index, added up in the same order."""
+    total = jnp.zeros_like(weights[0])
+    for i, weight in enumerate(weights):
+        total = jnp.where(i < index, total + weight, total)
+    return total
 
 
 def exact_dot(a: jax.Array, b: jax.Array) -> jax.Array:
