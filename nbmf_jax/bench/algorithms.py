@@ -77,16 +77,16 @@ def _draw_factors(model: Any, V: jax.Array, burn_in: int, name: str) -> Contesta
 class _Chain:
     def __init__(self, model: Any, V: jax.Array, burn_in: int) -> None:
         key = jax.random.key(0)
-        self.keys = iter(jax.random.split(key, 10_000))
+        self.V, self.keys = V, iter(jax.random.split(key, 10_000))
         self.state = collapsed.assign(model, V, collapsed.initial_assignments(key, model, V))
         self.sweep, self.compile_seconds = _compiled(
-            lambda key, state: collapsed.sweep(key, model, V, state), key, self.state
+            lambda key, V, state: collapsed.sweep(key, model, V, state), key, V, self.state
         )
         for _ in range(burn_in):
             self.step()
 
     def step(self) -> None:
-        self.state = jax.block_until_ready(self.sweep(next(self.keys), self.state))
+        self.state = jax.block_until_ready(self.sweep(next(self.keys), self.V, self.state))
 
 
 def _cvb0(model: Any, V: jax.Array, name: str) -> Contestant | str:
