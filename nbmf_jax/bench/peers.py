@@ -11,7 +11,7 @@ import arviz as az
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpyro.infer import MCMC, NUTS, DiscreteHMCGibbs
+from numpyro.infer import MCMC, NUTS
 
 import nbmf_jax as nbmf
 from nbmf_jax.bench.algorithms import planted_matrix
@@ -123,13 +123,6 @@ def _nuts() -> dict[str, Any]:
     return compare_samplers("NUTS", NUTS(model), model, _animals(), draws)
 
 
-def _discrete() -> dict[str, Any]:
-    model = nbmf.BetaDir(4)
-    kernel = DiscreteHMCGibbs(NUTS(model.augmented))
-    draws = {"num_warmup": 100, "num_samples": 100}
-    return compare_samplers("DiscreteHMCGibbs", kernel, model, "southern_women", draws)
-
-
 def _animals() -> str:
     """The paper's data set where it is at hand, otherwise the embedded one."""
     try:
@@ -142,5 +135,4 @@ def _animals() -> str:
 PEERS: dict[str, Callable[[], dict[str, Any]]] = {
     "em": compare_em,
     "nuts": _nuts,
-    "discrete": _discrete,
 }
