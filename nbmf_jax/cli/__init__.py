@@ -19,6 +19,7 @@ COMMANDS = {
     "predict": "Fill the blanks: mean and 90 % interval of each, as CSV.",
     "compare": "Which model, and how many components, predict hidden cells best?",
     "datasets": "List the data sets that can be used by name.",
+    "bench": "How fast every algorithm is here, beside a sequential C program.",
 }
 
 

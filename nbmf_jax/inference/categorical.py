@@ -5,20 +5,21 @@ weights[k, m] / sum_k weights[k, m]. Weights are component-major, (K, M): the lo
 contiguous, so every pass over them is a plain vector loop.
 
 The K components are cut into about sqrt(K) blocks of consecutive ones. First a block is drawn, then
-a component in it. Sums are products with small matrices of zeros and ones, because XLA on CPU is
-slow at `cumsum` and at reductions over a leading axis, and because a product, unlike elementwise
-code, is never fused into its consumers and computed again. The weights are never reshaped: XLA
+a component in it. XLA on CPU is slow at `cumsum`, at reductions over a leading axis and at gathers,
+so blocks are summed by adding strided slices, the drawn block is fetched by choosing among
+contiguous slices, and short running sums are written out. The weights are never reshaped: XLA
 would fuse the reshape into their computation, which then is not vectorised.
 """
 
 from __future__ import annotations
 
 import math
+from functools import reduce
 
 import jax
 import jax.numpy as jnp
 
-__all__ = ["block_shape", "count_labels", "draw_index", "exact_dot", "pad", "padded_size"]
+__all__ = ["block_shape", "count_labels", "draw_index", "exact_dot", "pad", "padded_size", "stored"]
 
 
 def block_shape(num_components: int) -> tuple[int, int]:
@@ -48,40 +49,55 @@ def draw_index(weights: jax.Array, uniforms: jax.Array) -> jax.Array:
 
     An index whose weight is 0 is never returned, whatever the rounding.
     """
-    K, M = weights.shape
-    size, blocks = block_shape(K)
-    in_block = (jnp.arange(K) // size == jnp.arange(blocks)[:, None]).astype(weights.dtype)
-    block_sums = exact_dot(in_block, weights)
-    sums = _running_sums(block_sums)
-    target = uniforms * sums[-1]
-    block = _first_above(target, sums, block_sums)
-    earlier = jnp.arange(blocks)[:, None] < block
-    target = target - jnp.max(jnp.where(earlier, sums, 0), axis=0)
-
-    rows = block * size + jnp.arange(size)[:, None]
-    members = weights.at[rows, jnp.arange(M)].get(
-        mode="promise_in_bounds", wrap_negative_indices=False
-    )
-    return block * size + _first_above(target, _running_sums(members), members)
+    weights = stored(weights)
+    size, blocks = block_shape(len(weights))
+    block_sums = stored(reduce(jnp.add, (weights[i::size] for i in range(size))))
+    target = uniforms * _sum_before(blocks, block_sums)
+    block = stored(_last_not_above(target, block_sums))
+    # Rounding must not make the rest negative: then no sum would be low enough.
+    rest = jnp.maximum(target - _sum_before(block, block_sums), 0)
+    members = stored(_members(weights, block))
+    return stored(block * size + _last_not_above(rest, members))
 
 
-def _first_above(target: jax.Array, sums: jax.Array, weights: jax.Array) -> jax.Array:
-    """First index with a positive weight whose running sum is above the target.
+def stored(x: jax.Array) -> jax.Array:
+    """The same array, computed once.
 
-    Sums round differently from each other, so that a weight of 0 may seem to raise them: the
-    weight itself is looked at. Should rounding leave no such index, the last positive weight is
-    the one that was meant.
+    Left to itself XLA computes cheap values again in each of the loops that read them. It never
+    does so across a scatter, so here is one that changes nothing: its indices are out of bounds.
     """
-    size = len(sums)
-    index = jnp.arange(size, dtype=jnp.int32)[:, None]
-    # One reduction for both: the other positive weights rank behind, the last of them first.
-    rank = jnp.where(sums > target, index, 2 * size - index)
-    best = jnp.min(jnp.where(weights > 0, rank, 2 * size), axis=0)
-    return jnp.where(best < size, best, 2 * size - best)
+    nowhere = jnp.full(2, len(x))
+    return x.at[nowhere].set(0, mode="drop", wrap_negative_indices=False)
 
 
-def _running_sums(x: jax.Array) -> jax.Array:
-    return exact_dot(jnp.tril(jnp.ones((len(x), len(x)), x.dtype)), x)
+def _members(weights: jax.Array, block: jax.Array) -> jax.Array:
+    """(size, M) weights of the components in each lane's block."""
+    size, blocks = block_shape(len(weights))
+    members = weights[:size]
+    for i in range(1, blocks):
+        members = jnp.where(block == i, weights[i * size : (i + 1) * size], members)
+    return members
+
+
+def _last_not_above(target: jax.Array, weights: jax.Array) -> jax.Array:
+    """Last index with a positive weight such that the sum of those before is not above target.
+
+    That is where the running sum passes the target, and the last positive weight should rounding
+    put the target beyond the sum of all.
+    """
+    index, before = jnp.zeros(target.shape, jnp.int32), jnp.zeros_like(target)
+    for i, weight in enumerate(weights):
+        index = jnp.where((weight > 0) & (before <= target), i, index)
+        before = before + weight
+    return index
+
+
+def _sum_before(index: jax.Array | int, weights: jax.Array) -> jax.Array:
+    """Sum of the weights before an index, added up in the same order."""
+    total = jnp.zeros_like(weights[0])
+    for i, weight in enumerate(weights):
+        total = jnp.where(i < index, total + weight, total)
+    return total
 
 
 def exact_dot(a: jax.Array, b: jax.Array) -> jax.Array:

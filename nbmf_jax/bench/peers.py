@@ -1,0 +1,138 @@
+"""Other people's programs on the same data: time to the same fit, effective draws per second."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any
+
+import arviz as az
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpyro.infer import MCMC, NUTS
+
+import nbmf_jax as nbmf
+from nbmf_jax.bench.algorithms import planted_matrix
+from nbmf_jax.inference import collapsed
+
+__all__ = ["PEERS", "compare_em", "compare_samplers"]
+
+_NUM_CHAINS = 4
+_NUM_ENTRIES = 50  # of W H, the same for all samplers
+_GIBBS = {"num_warmup": 1000, "num_samples": 4000}
+
+
+def compare_em(
+    shape: tuple[int, int] = (285, 1226), num_components: int = 100, num_iter: int = 30
+) -> dict[str, Any]:
+    """Maximum likelihood by nbmf-mm and by `em`: CPU seconds to the same log-likelihood.
+
+    nbmf-mm does a number of iterations; ours stops at the first iterate that is as likely. Both
+    start from the factors that random labels give.
+    """
+    if find_spec("nbmf_mm") is None:
+        return {"peer": "nbmf-mm", "words": "nbmf-mm is not installed (pip install nbmf-mm)"}
+    from nbmf_mm import NBMFMM
+
+    V, model = jnp.asarray(planted_matrix(shape)), nbmf.BetaDir(num_components, gamma=1.0)
+    labels = collapsed.initial_assignments(jax.random.key(0), model, V)
+    start = collapsed.mean_factors(model, V.shape, collapsed.assign(model, V, labels).counts)
+    W, H = (np.asarray(start[name], float) for name in ("W", "H"))
+    peer = NBMFMM(num_components, 1.0, 1.0, max_iter=num_iter, tol=0.0, W_init=W, H_init=H)
+    peer_seconds = _seconds(lambda: peer.fit(np.asarray(V)))
+    target = _log_likelihood(np.asarray(V), peer.W_ @ peer.components_)
+
+    fit = nbmf.em(jax.random.key(0), model, V, start=labels, max_iter=4 * num_iter, tol=1e-30)
+    reached = np.flatnonzero(fit.trace["objective"] >= target)
+    record = {"peer": "nbmf-mm", "peer_seconds": peer_seconds, "log_likelihood": target}
+    if not len(reached):
+        return record | {"words": f"em did not reach nbmf-mm's {target:.0f}"}
+    needed = int(reached[0]) + 1
+
+    def ours() -> None:
+        nbmf.em(jax.random.key(0), model, V, start=labels, max_iter=needed, tol=1e-30)
+
+    ours()  # compiles
+    seconds = min(_seconds(ours) for _ in range(3))
+    words = (
+        f"log-likelihood {target:.0f}: nbmf-mm {peer_seconds:.2f} s ({num_iter} iterations), "
+        f"em {seconds:.2f} s ({needed}), {peer_seconds / seconds:.1f} x faster"
+    )
+    return record | {"seconds": seconds, "num_iter": needed, "words": words}
+
+
+def _log_likelihood(V: np.ndarray, mean: np.ndarray) -> float:
+    mean = np.clip(mean, 1e-12, 1 - 1e-12)
+    return float(np.where(V == 1, np.log(mean), np.log1p(-mean)).sum())
+
+
+def compare_samplers(
+    peer: str, kernel: Any, model: Any, data: str, peer_draws: dict[str, int]
+) -> dict[str, Any]:
+    """Effective draws per CPU second of sampling: `CollapsedGibbs` and another kernel."""
+    V = nbmf.datasets.load(data).to_numpy().astype(np.float32)
+    ours = _effective_draws(nbmf.CollapsedGibbs(model), V, _GIBBS)
+    theirs = _effective_draws(kernel, V, peer_draws)
+    words = "; ".join(
+        f"{what}: CollapsedGibbs {ours[what]:.0f}, {peer} {theirs[what]:.1f} "
+        f"({ours[what] / theirs[what]:.0f} x)"
+        for what in ours
+    )
+    words = f"{data}, {type(model).__name__}({model.num_components}), ESS per second, {words}"
+    return {"peer": peer, "data": data, "ours": ours, "theirs": theirs, "words": words}
+
+
+def _effective_draws(kernel: Any, V: np.ndarray, draws: dict[str, int]) -> dict[str, float]:
+    """Bulk ESS per second of entries of W H (median) and of the log joint."""
+    mcmc = MCMC(
+        kernel, **draws, num_chains=_NUM_CHAINS, chain_method="vectorized", progress_bar=False
+    )
+    mcmc.warmup(jax.random.key(0), V, extra_fields=("potential_energy",))
+    mcmc.run(jax.random.key(1), V, extra_fields=("potential_energy",))  # compiles
+    mcmc.post_warmup_state = mcmc.last_state
+
+    def run() -> None:
+        mcmc.run(jax.random.key(2), V, extra_fields=("potential_energy",))
+        jax.block_until_ready(mcmc.get_samples())
+
+    seconds = _seconds(run)
+    samples = mcmc.get_samples(group_by_chain=True)
+    energy = mcmc.get_extra_fields(group_by_chain=True)["potential_energy"]
+    rows, columns = (np.random.default_rng(0).integers(size, size=_NUM_ENTRIES) for size in V.shape)
+    W, H = np.asarray(samples["W"])[:, :, rows], np.asarray(samples["H"])[..., columns]
+    entries = np.einsum("cdek,cdke->cde", W, H)
+    ess = [az.ess(entries[..., i], method="bulk") for i in range(_NUM_ENTRIES)]
+    joint = az.ess(np.asarray(energy), method="bulk")
+    return {
+        "entries of W H": float(np.median(ess)) / seconds,
+        "log joint": float(joint) / seconds,
+    }
+
+
+def _seconds(run: Callable[[], Any]) -> float:
+    start = time.process_time()
+    run()
+    return time.process_time() - start
+
+
+def _nuts() -> dict[str, Any]:
+    model = nbmf.BetaDir(8)
+    draws = {"num_warmup": 300, "num_samples": 300}
+    return compare_samplers("NUTS", NUTS(model), model, _animals(), draws)
+
+
+def _animals() -> str:
+    """The paper's data set where it is at hand, otherwise the embedded one."""
+    try:
+        nbmf.datasets.load("animals")
+    except (ValueError, OSError):
+        return "southern_women"
+    return "animals"
+
+
+PEERS: dict[str, Callable[[], dict[str, Any]]] = {
+    "em": compare_em,
+    "nuts": _nuts,
+}

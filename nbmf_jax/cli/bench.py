@@ -1,0 +1,5 @@
+"""`nbmf bench`: measured by `nbmf_jax.bench`."""
+
+from nbmf_jax.bench.command import bench
+
+__all__ = ["bench"]
