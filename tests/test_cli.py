@@ -2,9 +2,9 @@
 
 import errno
 import json
+import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import arviz as az
@@ -49,9 +49,15 @@ def test_help_is_quick_and_does_not_import_jax():
         "try: main(['--help'])\nexcept SystemExit: pass\n"
         "assert not {'jax', 'numpyro', 'pandas', 'sklearn', 'matplotlib'} & set(sys.modules)"
     )
-    began = time.perf_counter()
+    began = _seconds_of_children()
     subprocess.run([sys.executable, "-c", script], check=True, stdout=subprocess.DEVNULL)
-    assert time.perf_counter() - began < 1
+    assert _seconds_of_children() - began < 1
+
+
+def _seconds_of_children():
+    """CPU time: other tests may run beside this one, and make it wait."""
+    times = os.times()
+    return times.children_user + times.children_system
 
 
 @pytest.mark.parametrize("command", COMMANDS)
