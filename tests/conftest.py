@@ -14,6 +14,7 @@ from nbmf_jax import NBMF
 
 # Before JAX starts: two host devices, so that parallel chains really are parallel.
 numpyro.set_host_device_count(2)
+jax.devices()  # starts JAX: a test of the command line may ask for another number
 
 # Most of a small test is compilation, and many tests compile the same program: pytest-xdist's
 # workers inherit the environment, and with it the folder of compiled programs.

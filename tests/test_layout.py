@@ -8,7 +8,7 @@ import pytest
 import nbmf_jax
 
 PACKAGE = Path(nbmf_jax.__file__).parent
-ROOMS = ["data", "models", "inference", "posterior", "plots", "estimator", "report", "cli"]
+ROOMS = ["data", "models", "inference", "posterior", "plots", "estimator", "report", "bench", "cli"]
 
 
 def room_of(module):

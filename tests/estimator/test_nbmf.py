@@ -76,7 +76,8 @@ def test_every_method(blocks, method, model):
     assert fit.W_.shape == (len(blocks), 2) and fit.H_.shape == (2, blocks.shape[1])
     # Components are sorted by their share of all cells, which is not quite that of the observed.
     assert fit.shares_[0] >= fit.shares_[1] - 0.01
-    assert fit.model_ == preset(model, 2, "paper")
+    prior = "learned" if method == "cvb0" else "paper"  # the others learn no hyperparameters
+    assert fit.model_ == preset(model, 2, prior)
     assert fit.transform(blocks.iloc[:3]).shape == (3, 2)
     cells = fit.predict_cells()
     assert len(cells) == int(blocks.isna().sum().sum())
