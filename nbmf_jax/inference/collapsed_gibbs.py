@@ -148,12 +148,15 @@ class CollapsedGibbs(MCMCKernel):
         return step(state, V)
 
     def _sample_chain(self, state: CollapsedGibbsState, V: jax.Array) -> CollapsedGibbsState:
-        key, key_sweep, key_factors = jax.random.split(state.rng_key, 3)
-        key_learn = jax.random.fold_in(key_sweep, 1)  # models with nothing to learn use three keys
+        key, key_sweeps, key_factors = jax.random.split(state.rng_key, 3)
         values = {name: x for name, x in state.z.items() if name not in FACTORS}
         before = collapsed.Assigned(state.assignments, state.counts)
-        after = collapsed.sweep(key_sweep, self._model.given(values), V, before, self._num_sweeps)
-        values = learning.update(key_learn, self._model, values, after)
+        if self._model.learned:
+            after, values = learning.sweep_and_learn(
+                key_sweeps, self._model, V, before, values, self._num_sweeps
+            )
+        else:
+            after = collapsed.sweep(key_sweeps, self._model, V, before, self._num_sweeps)
         model = self._model.given(values)
         factors = lax.cond(
             state.warmup_left > 0,

@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from numpyro.distributions import Distribution
 
 from nbmf_jax.inference import collapsed
@@ -18,7 +19,7 @@ from nbmf_jax.inference.concentrations import update_beta_parameters, update_dir
 from nbmf_jax.models import HDP, BetaDir, DirBeta, DirDir
 from nbmf_jax.models.learned import BASE_WEIGHTS, OF_HDP, start_value
 
-__all__ = ["check_learnable", "start_values", "update"]
+__all__ = ["check_learnable", "start_values", "sweep_and_learn", "update"]
 
 Values = dict[str, jax.Array]
 
@@ -55,10 +56,28 @@ def _start(key: jax.Array, name: str, prior: Any) -> jax.Array:
     return value.astype(jnp.result_type(float))
 
 
+def sweep_and_learn(
+    key: jax.Array,
+    model: Any,
+    V: jax.Array,
+    assigned: collapsed.Assigned,
+    values: Values,
+    num_sweeps: int,
+) -> tuple[collapsed.Assigned, Values]:
+    """`num_sweeps` times: draw every label, then every learned hyperparameter."""
+
+    def body(state: tuple[collapsed.Assigned, Values], key: jax.Array) -> Any:
+        assigned, values = state
+        key_sweep, key_values = jax.random.split(key)
+        assigned = collapsed.sweep(key_sweep, model.given(values), V, assigned)
+        return (assigned, update(key_values, model, values, assigned)), None
+
+    state, _ = lax.scan(body, (assigned, values), jax.random.split(key, num_sweeps))
+    return state
+
+
 def update(key: jax.Array, model: Any, values: Values, assigned: collapsed.Assigned) -> Values:
     """Draw every learned hyperparameter from its conditional given the labels."""
-    if not model.learned:
-        return values
     labels = collapsed.labels_of(model, assigned.assignments)
     if isinstance(model, DirBeta):
         turned = _update(key, model.transposed(), _renamed(values), labels, assigned.counts)
