@@ -60,8 +60,10 @@ class CollapsedGibbs(MCMCKernel):
         num_sweeps: sweeps over all cells per MCMC step. Prefer it to MCMC's `thinning`, which
             draws W and H (costlier than a sweep) for steps that are then thrown away.
 
-    Samples are `W` and `H`. The fields `potential_energy` (-log p(V, Z); with C in Dir-Dir) and
-    `num_active` (components holding at least one cell) are collected by default; ask for
+    Samples are `W`, `H` and the hyperparameters that the model gives as distributions or `HDP`,
+    which are drawn after every sweep, W and H integrated out (see `learning`). The fields
+    `potential_energy` (-log p(V, Z | hyperparameters); with C in Dir-Dir) and `num_active`
+    (components holding at least one cell) are collected by default; ask for
     `extra_fields=("assignments",)` to keep the labels, and for `("~z.H",)` to drop H.
 
     W and H are drawn only after warm-up; `mcmc.warmup(..., collect_warmup=True)` therefore
