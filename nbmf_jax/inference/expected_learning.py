@@ -43,13 +43,16 @@ def update_at_expected(model: Any, values: Values, counts: Any) -> Values:
     new = values | _update_base_weights(model.learned.get("gamma"), values, counts.L)
     if isinstance(model, DirDir):
         return new | _update_base_weights(model.learned.get("eta"), values, counts.Q)
-    now = {name: jnp.asarray(values.get(name, getattr(model, name))) for name in ("alpha", "beta")}
+    priors = {name: prior for name, prior in model.learned.items() if name != "gamma"}
+    if not priors:
+        return new
+    now = {name: jnp.asarray(values.get(name, getattr(model, name))) for name in model._of_H}
     both = now["alpha"] + now["beta"]
     per_unit = tables(_lines(both), counts.A + counts.B) / _lines(both)
     for name, count in (("alpha", counts.A), ("beta", counts.B)):
-        if name in model.learned:
+        if name in priors:
             opened = _total(tables(_lines(now[name]), count), now[name])
-            new[name] = _step(model.learned[name], now[name], opened, _total(per_unit, now[name]))
+            new[name] = _step(priors[name], now[name], opened, _total(per_unit, now[name]))
     return new
 
 

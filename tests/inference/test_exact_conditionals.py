@@ -108,7 +108,7 @@ def in_lanes(model, V, labels):
         rows, columns = columns, rows
     state = assigned(model, V, labels)
     counts, priors = jax.tree.map(np.asarray, (state.counts, collapsed._priors(model, V.shape)))
-    all_labels = np.asarray(collapsed._labels(model, state.assignments), np.int32)
+    all_labels = np.asarray(collapsed.labels_of(model, state.assignments), np.int32)
     old = tuple(all_labels[:, rows, columns])
     v = np.asarray(collapsed._ones(model, V))[rows, columns]
 
