@@ -269,7 +269,8 @@ def _warn_now_and_then(num_steps: jax.Array, clipped: jax.Array) -> None:
 def _warn(clipped: Any) -> None:
     if clipped > MAX_CLIPPED:  # vectorised chains come here whether or not it is due
         warnings.warn(
-            f"{float(clipped):.2%} of the entries of W and H are cut off at 0 or 1, since "
+            # The same words every time, so that Python says them once.
+            f"more than {MAX_CLIPPED:.1%} of the entries of W and H are cut off at 0 or 1, since "
             f"concentrations below about 0.1 underflow in {clipped.dtype}: what NUTS learns of "
             f"them is biased. Give the hyperparameter to the model as a distribution instead, "
             f"CollapsedGibbs(BetaDir(K, gamma=dist.Gamma(1.0, 1.0))), or use float64",
