@@ -247,7 +247,7 @@ def _redraw(
     """Sweeps over labels, then W and H given them."""
     key_sweeps, key_factors = keys
     before = collapsed.assign(model, V, labels)
-    after = collapsed.sweep(key_sweeps, model, V, before, num_sweeps)
+    after = collapsed.advance(key_sweeps, model, V, before, num_sweeps)
     return after, collapsed.draw_factors(key_factors, model, V.shape, after.counts)
 
 

@@ -16,10 +16,12 @@ from jax import lax
 
 from nbmf_jax.inference import beta_dir, dir_dir
 from nbmf_jax.inference.draws import inside_unit_interval
+from nbmf_jax.inference.table_moves import move_tables
 from nbmf_jax.models import BetaDir, DirBeta, DirDir
 
 __all__ = [
     "Assigned",
+    "advance",
     "agreeing",
     "algorithm",
     "assign",
@@ -151,6 +153,24 @@ def sweep(
     start = labels_of(model, state.assignments), state.counts
     (labels, counts), _ = lax.scan(body, start, jax.random.split(key, num_sweeps))
     return Assigned(_assignments(model, labels), counts)
+
+
+def advance(
+    key: jax.Array, model: Model, V: jax.Array, state: Assigned, num_sweeps: int = 1
+) -> Assigned:
+    """What a sampler does: sweeps, each followed by block moves where the model has them."""
+    if isinstance(model, DirDir):  # there z and c are tied cell by cell
+        return sweep(key, model, V, state, num_sweeps)
+    ones, priors = _ones(model, V), _priors(model, V.shape)
+
+    def body(state: Assigned, key: jax.Array) -> tuple[Assigned, None]:
+        key_sweep, key_tables = jax.random.split(key)
+        state = sweep(key_sweep, model, V, state)
+        labels = labels_of(model, state.assignments)
+        labels, counts = move_tables(key_tables, ones, labels, state.counts, priors)
+        return Assigned(_assignments(model, labels), counts), None
+
+    return lax.scan(body, state, jax.random.split(key, num_sweeps))[0]
 
 
 def draw_factors(

@@ -158,7 +158,7 @@ class CollapsedGibbs(MCMCKernel):
                 key_sweeps, self._model, V, before, values, self._num_sweeps
             )
         else:
-            after = collapsed.sweep(key_sweeps, self._model, V, before, self._num_sweeps)
+            after = collapsed.advance(key_sweeps, self._model, V, before, self._num_sweeps)
         model = self._model.given(values)
         factors = lax.cond(
             state.warmup_left > 0,

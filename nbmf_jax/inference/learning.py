@@ -69,7 +69,7 @@ def sweep_and_learn(
     def body(state: tuple[collapsed.Assigned, Values], key: jax.Array) -> Any:
         assigned, values = state
         key_sweep, key_values = jax.random.split(key)
-        assigned = collapsed.sweep(key_sweep, model.given(values), V, assigned)
+        assigned = collapsed.advance(key_sweep, model.given(values), V, assigned)
         return (assigned, update(key_values, model, values, assigned)), None
 
     state, _ = lax.scan(body, (assigned, values), jax.random.split(key, num_sweeps))
