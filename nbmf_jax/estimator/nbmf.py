@@ -14,7 +14,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, v
 from nbmf_jax.data.matrix import BinaryMatrix, as_binary_matrix
 from nbmf_jax.estimator import summary
 from nbmf_jax.estimator.scoring import halves, is_seen
-from nbmf_jax.estimator.settings import METHODS, build_model, steps_of
+from nbmf_jax.estimator.settings import METHODS, build_model, independent_draws, steps_of
 
 __all__ = ["NBMF"]
 
@@ -45,7 +45,8 @@ class NBMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         eta: hyperparameter of dir-beta and dir-dir.
         n_warmup: steps of every chain that are not kept. Default 500.
         n_samples: draws kept of every chain, and from a variational posterior. Default 250 (nuts
-            500, variational 1000), fewer for large matrices, so that draws need at most 1 GiB.
+            and variational 500), fewer for large matrices, so that draws need at most 1 GiB
+            (variational 256 MiB: they are independent, and fewer do).
         n_sweeps: sweeps over all cells in a step of gibbs. Default: 20 for small matrices, 1 for
             large ones.
         n_chains: chains of gibbs and nuts.
@@ -161,7 +162,7 @@ class NBMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             max_iter=self.max_iter,
             tol=self.tol,
             n_init=self.n_init,
-            num_draws=4 * steps.num_samples if self.n_samples is None else self.n_samples,
+            num_draws=independent_draws(self.n_samples, data.shape, model.num_components),
             show_progress=bool(self.progress_bar),
         )
 

@@ -13,7 +13,16 @@ from nbmf_jax.data.checks import check_count
 from nbmf_jax.models.base import FactorModel
 from nbmf_jax.models.presets import MODELS, preset
 
-__all__ = ["LEARNING", "METHODS", "SAMPLERS", "Steps", "build_model", "num_starts", "steps_of"]
+__all__ = [
+    "LEARNING",
+    "METHODS",
+    "SAMPLERS",
+    "Steps",
+    "build_model",
+    "independent_draws",
+    "num_starts",
+    "steps_of",
+]
 
 METHODS = ("gibbs", "cvb0", "bica", "em", "nuts", "svi")
 SAMPLERS = ("gibbs", "nuts")
@@ -23,6 +32,7 @@ _MOST_COMPONENTS = 100
 _FEW_COMPONENTS = 4  # of methods that do not prune, or that suffer from many components
 _PRUNING = ("gibbs", "cvb0", "bica")
 _MAX_DRAW_BYTES = 2**30
+_MAX_INDEPENDENT_BYTES = 2**28
 _MAX_SWEEPS = 20
 _CELLS_PER_STEP = 20_000  # small matrices do several sweeps between two draws that are kept
 _CELLS_OF_ALL_STARTS = 1_000_000
@@ -96,6 +106,13 @@ def steps_of(
         ),
         num_chains=chains,
     )
+
+
+def independent_draws(requested: Any, shape: tuple[int, int], K: int) -> int:
+    """Draws from a variational posterior."""
+    if requested is not None:
+        return check_count("n_samples", requested)
+    return min(500, max(100, _MAX_INDEPENDENT_BYTES // (4 * K * sum(shape))))
 
 
 def num_starts(requested: Any, shape: tuple[int, int]) -> int:

@@ -10,15 +10,21 @@ expected counters given W and H are products with two matrices of size F x N:
 
 (maximum likelihood: all hyperparameters 1). No iteration decreases the objective,
 log p(V | W, H), plus log p(W, H) for MAP. Factors are component-major here: W (K, F), H (K, N).
+
+With `accelerate` iterations are over-relaxed (Salakhutdinov & Roweis 2003): from x towards its EM
+update m they go to x (m / x)^s, normalised, with a stretch s >= 1 that grows while the objective
+does; where it does not, the EM update itself is taken and s shrinks.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from nbmf_jax.inference import collapsed, problem
 from nbmf_jax.inference.categorical import exact_dot
@@ -30,6 +36,10 @@ from nbmf_jax.models.base import bernoulli_mean
 from nbmf_jax.models.likelihood import inside, log_likelihood, mean_negative_log_likelihood
 
 __all__ = ["check_prior", "em", "log_prior", "pseudo_counts_of", "random_point"]
+
+
+_LONGER, _SHORTER = 1.5, 0.25  # the stretch is multiplied by, after a success and after a failure
+_LONGEST = 3.0  # longer ones run into the edge of the simplex early, and end in worse maxima
 
 
 class Point(NamedTuple):
@@ -50,6 +60,7 @@ def em(
     start: Any = None,
     num_restarts: int = 1,
     heldout: Any = None,
+    accelerate: bool = False,
 ) -> PointEstimate:
     """Fit W and H by expectation maximisation.
 
@@ -64,6 +75,8 @@ def em(
         start: labels as for `cvb0`; default: W and H at random.
         num_restarts: fits from as many starts; the best objective is returned.
         heldout: a matrix of V's shape whose perplexity is traced at each iteration.
+        accelerate: take longer steps where they succeed: about half the iterations. It may end in
+            another maximum, with many components (100) one that is up to 1 % lower.
 
     >>> import jax, nbmf_jax as nbmf
     >>> V = nbmf.datasets.load("southern_women")
@@ -74,7 +87,7 @@ def em(
     checked = problem.check(model, V, heldout=heldout, start=start, num_restarts=num_restarts)
     if prior:
         check_prior(model)
-    options = {"max_iter": max_iter, "prior": bool(prior)}
+    options = {"max_iter": max_iter, "prior": bool(prior), "accelerate": bool(accelerate)}
     point, history, scores = best_fit(key, checked, _fit, tol, num_restarts, options)
     return checked.finish(PointEstimate(W=point.W.T, H=point.H, **history), scores)
 
@@ -101,30 +114,52 @@ def _fit(
     *,
     max_iter: int,
     prior: bool,
+    accelerate: bool,
 ) -> tuple[Point, dict[str, Any], jax.Array]:
     pseudo_counts = pseudo_counts_of(model, V.shape)
     if not prior:
         pseudo_counts = [jnp.zeros_like(x) for x in pseudo_counts]
-    update: Any = _update_dir_dir if isinstance(model, DirDir) else _update_beta_dir
+    is_dir_dir = isinstance(model, DirDir)
+    update: Any = _update_dir_dir if is_dir_dir else _update_beta_dir
+    beyond = partial(_beyond, H_on_simplex=is_dir_dir)
     num_observed = jnp.sum(~jnp.isnan(V))
 
     def objective(point: Point, S: jax.Array) -> jax.Array:
         added = log_prior(point, pseudo_counts) if prior else 0.0
         return log_likelihood(S, V) + added
 
-    def step(_: jax.Array, state: Any) -> Any:
-        point, S, before = state
-        point = update(point, S, V, *pseudo_counts)
+    def evaluated(point: Point) -> tuple[Point, jax.Array, jax.Array]:
         S = bernoulli_mean(point.W.T, point.H)
-        after = objective(point, S)
-        record = {"change": jnp.abs(after - before) / num_observed, "objective": after}
+        return point, S, objective(point, S)
+
+    def plain(point: Point, S: jax.Array, before: jax.Array, stretch: jax.Array) -> Any:
+        reached = evaluated(update(point, S, V, *pseudo_counts))
+        return reached, stretch, jnp.abs(reached[2] - before) / num_observed
+
+    def stretched(point: Point, S: jax.Array, before: jax.Array, stretch: jax.Array) -> Any:
+        target = update(point, S, V, *pseudo_counts)
+        bold = evaluated(beyond(point, target, stretch))
+        succeeds = bold[2] >= before
+        reached = lax.cond(succeeds, lambda: bold, lambda: evaluated(target))
+        change = jnp.abs(reached[2] - before) / num_observed
+        factor = jnp.where(succeeds & (change >= tol), _LONGER, _SHORTER)
+        # A long step may happen to end as high as it began: only a plain one may end the run.
+        was_long = succeeds & (stretch > 1)
+        change = jnp.where(was_long, jnp.maximum(change, tol), change)
+        return reached, jnp.clip(stretch * factor, 1, _LONGEST), change
+
+    def step(_: jax.Array, state: Any) -> Any:
+        (point, S, before), stretch = state
+        move = stretched if accelerate else plain
+        reached, stretch, change = move(point, S, before, stretch)
+        record = {"change": change, "objective": reached[2]}
         if heldout is not None:
-            record["perplexity"] = mean_negative_log_likelihood(S, heldout)
-        return (point, S, after), record
+            record["perplexity"] = mean_negative_log_likelihood(reached[1], heldout)
+        return (reached, stretch), record
 
     point = random_point(key, model, V.shape) if start is None else _from_labels(model, V, start)
-    S = bernoulli_mean(point.W.T, point.H)
-    (point, _, score), history = iterate(step, (point, S, objective(point, S)), max_iter, tol)
+    begin = evaluated(point), jnp.ones((), point.W.dtype)
+    ((point, _, score), _), history = iterate(step, begin, max_iter, tol)
     return point, history, score
 
 
@@ -182,6 +217,21 @@ def _update_dir_dir(
     X1, X0 = inverse_probabilities(S, V)
     new_W = _simplex(W * _row_sums(H, X1, X0) + gamma, W)
     return Point(W=new_W, H=_simplex(H * _row_sums(W, X1.T, X0.T) + eta, H))
+
+
+def _beyond(point: Point, target: Point, stretch: jax.Array, H_on_simplex: bool) -> Point:
+    """`stretch` times the way from a point to a target, along logarithms."""
+
+    def along(now: jax.Array, then: jax.Array) -> jax.Array:
+        log_now = jnp.log(inside(now))
+        return log_now + stretch * (jnp.log(inside(then)) - log_now)
+
+    log_H = along(point.H, target.H)
+    if H_on_simplex:
+        H = jax.nn.softmax(log_H, axis=0)
+    else:
+        H = jax.nn.sigmoid(log_H - along(1 - point.H, 1 - target.H))
+    return Point(W=jax.nn.softmax(along(point.W, target.W), axis=0), H=H)
 
 
 def inverse_probabilities(S: jax.Array, V: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -14,6 +14,7 @@ __all__ = ["find_trapped", "verdict"]
 MAX_R_HAT = 1.01  # Vehtari et al. 2021
 MAX_R_HAT_OF_WORST = 1.05  # for what was chosen because it looks bad
 MIN_ESS_PER_CHAIN = 100
+_MAX_LISTED = 10
 _CHOSEN = ("W H, worst entry", "W H, where chains differ")
 
 
@@ -112,4 +113,6 @@ def _apart(worst: str, r_hat: float, limit: float, differ: list[str], total: int
 
 
 def _list(names: list[str], total: int) -> str:
-    return f"{len(names)} of {_count(total)}: {', '.join(names)}"
+    shown = ", ".join(names[:_MAX_LISTED])
+    more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
+    return f"{len(names)} of {_count(total)}: {shown}{more}"

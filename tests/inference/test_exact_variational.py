@@ -164,11 +164,13 @@ def gradient_at(estimate, model, V, prior):
     return jax.grad(objective)(Point(jnp.log(estimate.W.T), H))
 
 
+@pytest.mark.parametrize("accelerate", [False, True])
 @pytest.mark.parametrize("kind", [BetaDir, DirBeta, DirDir])
-def test_map_is_stationary_and_the_objective_monotone(kind):
+def test_map_is_stationary_and_the_objective_monotone(kind, accelerate):
     """Hyperparameters above 1 keep the mode inside, where all derivatives must vanish."""
     model, V, _ = random_problem(kind, (5, 6), seed=4, low=1.5, high=3.0)
-    estimate = nbmf.em(jax.random.key(0), model, V, prior=True, max_iter=20_000, tol=1e-14)
+    options = {"prior": True, "max_iter": 20_000, "tol": 1e-14, "accelerate": accelerate}
+    estimate = nbmf.em(jax.random.key(0), model, V, **options)
     assert np.diff(estimate.trace["objective"]).min() > -1e-10
     if kind is DirBeta:
         model, V, estimate = model.transposed(), V.T, estimate.transposed()
@@ -182,6 +184,17 @@ def test_likelihood_is_monotone(kind):
     estimate = nbmf.em(jax.random.key(0), model, V, max_iter=500, tol=1e-12, start=labels)
     assert np.diff(estimate.trace["objective"]).min() > -1e-10
     np.testing.assert_allclose(estimate.trace["objective"][-1], estimate.log_predictive(V))
+
+
+def test_acceleration_needs_fewer_iterations():
+    model, V, labels = random_problem(BetaDir, (8, 9), seed=7)
+    plain, fast = (
+        nbmf.em(jax.random.key(0), model, V, start=labels, max_iter=5000, accelerate=accelerate)
+        for accelerate in (False, True)
+    )
+    assert plain.converged and fast.converged
+    assert fast.num_iter < 0.7 * plain.num_iter
+    assert np.diff(fast.trace["objective"]).min() > -1e-10
 
 
 def test_em_with_one_component_is_the_column_mean():
