@@ -67,18 +67,15 @@ def replicate(
     sites = {name: site["value"] for name, site in trace.items() if site["type"] == "sample"}
     V = jnp.asarray(sites.pop("V"), float)
     V = jnp.where(jax.random.bernoulli(key_missing, missing, shape), jnp.nan, V)
-    kernel = nbmf.CollapsedGibbs(model)
-
-    def step(state: Any, _: Any) -> tuple[Any, None]:
-        return kernel.sample(state, (V,), {}), None
+    kernel = nbmf.CollapsedGibbs(model, num_sweeps=thinning)
 
     def draw(state: Any, _: Any) -> tuple[Any, dict[str, jax.Array]]:
-        state, _ = lax.scan(step, state, length=thinning)
+        state = kernel.sample(state, (V,), {})
         return state, quantities(state.z)
 
     state = kernel.init(key_chain, 0, None, (V,), {})
-    state, _ = lax.scan(step, state, length=burn_in)
-    _, drawn = lax.scan(draw, state, length=NUM_DRAWS)
+    _, drawn = lax.scan(draw, state, length=burn_in // thinning + NUM_DRAWS)
+    drawn = {name: draws[-NUM_DRAWS:] for name, draws in drawn.items()}
     truth = quantities(sites)
     coin = jax.random.bernoulli(key_ties)  # values clipped at the same bound
     return {
@@ -89,8 +86,8 @@ def replicate(
 
 @click.command()
 @click.option("--replications", default=512, show_default=True)
-@click.option("--burn-in", default=200, show_default=True)
-@click.option("--thinning", default=8, show_default=True)
+@click.option("--burn-in", default=300, show_default=True, help="Sweeps.")
+@click.option("--thinning", default=10, show_default=True, help="Sweeps between two draws.")
 @click.option("--only", default="", help="Only models with this in their name.")
 def main(replications: int, burn_in: int, thinning: int, only: str) -> None:
     """Print the table."""
