@@ -12,10 +12,11 @@ import arviz as az
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpyro.infer import MCMC, NUTS
+from numpyro.infer import NUTS
 
 import nbmf_jax as nbmf
 from nbmf_jax.bench.algorithms import planted_matrix
+from nbmf_jax.bench.measure import timed_draws
 from nbmf_jax.inference import collapsed
 
 __all__ = ["PEERS", "compare_em", "compare_samplers"]
@@ -87,25 +88,12 @@ def compare_samplers(
 
 def _effective_draws(kernel: Any, V: np.ndarray, draws: dict[str, int]) -> dict[str, float]:
     """Bulk ESS per second of entries of W H (median) and of the log joint."""
-    mcmc = MCMC(
-        kernel, **draws, num_chains=_NUM_CHAINS, chain_method="vectorized", progress_bar=False
-    )
-    mcmc.warmup(jax.random.key(0), V, extra_fields=("potential_energy",))
-    mcmc.run(jax.random.key(1), V, extra_fields=("potential_energy",))  # compiles
-    mcmc.post_warmup_state = mcmc.last_state
-
-    def run() -> None:
-        mcmc.run(jax.random.key(2), V, extra_fields=("potential_energy",))
-        jax.block_until_ready(mcmc.get_samples())
-
-    seconds = _seconds(run)
-    samples = mcmc.get_samples(group_by_chain=True)
-    energy = mcmc.get_extra_fields(group_by_chain=True)["potential_energy"]
+    samples, energy, seconds = timed_draws(kernel, (V,), **draws, num_chains=_NUM_CHAINS)
     rows, columns = (np.random.default_rng(0).integers(size, size=_NUM_ENTRIES) for size in V.shape)
-    W, H = np.asarray(samples["W"])[:, :, rows], np.asarray(samples["H"])[..., columns]
+    W, H = samples["W"][:, :, rows], samples["H"][..., columns]
     entries = np.einsum("cdek,cdke->cde", W, H)
     ess = [az.ess(entries[..., i], method="bulk") for i in range(_NUM_ENTRIES)]
-    joint = az.ess(np.asarray(energy), method="bulk")
+    joint = az.ess(energy, method="bulk")
     return {
         "entries of W H": float(np.median(ess)) / seconds,
         "log joint": float(joint) / seconds,
