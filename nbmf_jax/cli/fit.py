@@ -105,11 +105,12 @@ def _report(view: Any, *, quiet: bool) -> None:
     estimator = view.estimator
     nonempty = estimator.n_nonempty_
     beside = "" if nonempty is None else f" ({nonempty} hold at least one cell)"
-    say(
-        f"\n{estimator.n_active_} components explain at least 1 % of the cells each{beside}:",
-        quiet=quiet,
-    )
     listed = component_list(view, top=5)
+    number = estimator.n_active_
+    where = "" if len(listed) == number else f" in a typical draw, {len(listed)} on average"
+    say(
+        f"\n{number} components explain at least 1 % of the cells each{where}{beside}:", quiet=quiet
+    )
     for component in listed[:_MAX_LISTED]:
         say(f"\ncomponent {component.number}: {component.share:.0%} of the cells", quiet=quiet)
         for name, entries in (

@@ -13,6 +13,7 @@ __all__ = ["find_trapped", "verdict"]
 
 MAX_R_HAT = 1.01  # Vehtari et al. 2021
 MAX_R_HAT_OF_WORST = 1.05  # for what was chosen because it looks bad
+NEARLY = 0.02  # R-hat above its limit by this much may be chance, and is no reason for alarm
 MIN_ESS_PER_CHAIN = 100
 _MAX_LISTED = 10
 _CHOSEN = ("W H, worst entry", "W H, where chains differ")
@@ -74,7 +75,10 @@ def verdict(
     differ = disagreeing(components)
     if excess.max() > 0:
         worst = str(excess.idxmax())
-        return _apart(worst, table["r_hat"][worst], limits[worst], differ, len(components)), False
+        r_hat, limit = table["r_hat"][worst], limits[worst]
+        if excess.max() <= NEARLY and not differ:
+            return _nearly(worst, r_hat, limit), False
+        return _apart(worst, r_hat, limit, differ, len(components)), False
     fewest = table["ess_bulk"].min()
     if fewest < MIN_ESS_PER_CHAIN * chains:
         text = (
@@ -100,6 +104,13 @@ def _trapped(trapped: dict[Any, str]) -> str:
         f"{'are' if several else 'is'} trapped in a worse mode than the best chain: "
         f"{'; '.join(trapped.values())}. Leave {'them' if several else 'it'} out "
         f"(idata.sel(chain=[...])), or start all chains from cvb0."
+    )
+
+
+def _nearly(worst: str, r_hat: float, limit: float) -> str:
+    return (
+        f"The chains nearly agree (R-hat {r_hat:.3f} for {worst}, should be below {limit}): means "
+        f"are usable; run longer (more warm-up and samples) before relying on intervals."
     )
 
 

@@ -53,6 +53,15 @@ def test_a_good_run(good):
     assert text.endswith(diagnosis.verdict) and "component 1" in text
 
 
+def test_a_run_that_is_nearly_good():
+    idata = independent_draws()
+    idata.sample_stats["lp"][0] += 0.35  # R-hat about sqrt(1 + 0.35^2 / 4)
+    diagnosis = nbmf.diagnose(idata)
+    assert 1.01 < diagnosis.table.loc["log joint", "r_hat"] < 1.03
+    assert not diagnosis.converged
+    assert diagnosis.verdict.startswith("The chains nearly agree (R-hat 1.0")
+
+
 def test_the_numbers_are_arviz_own(good):
     table = nbmf.diagnose(good, num_entries=12 * 10).table
     lp = np.asarray(good.sample_stats["lp"])
