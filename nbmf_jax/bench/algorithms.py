@@ -46,6 +46,7 @@ def contestants(
     beta_dir, dir_dir = nbmf.BetaDir(num_components), nbmf.DirDir(num_components)
     builders: dict[str, Callable[[str], Contestant | str]] = {
         "Beta-Dir gibbs": partial(_gibbs, beta_dir, matrix, burn_in),
+        "Beta-Dir gibbs and block moves": partial(_gibbs, beta_dir, matrix, burn_in, advance=True),
         "Dir-Dir gibbs": partial(_gibbs, dir_dir, matrix, burn_in),
         "Beta-Dir draw W, H": partial(_draw_factors, beta_dir, matrix, burn_in),
         "Dir-Dir draw W, H": partial(_draw_factors, dir_dir, matrix, burn_in),
@@ -59,9 +60,9 @@ def contestants(
             yield build(name)
 
 
-def _gibbs(model: Any, V: jax.Array, burn_in: int, name: str) -> Contestant:
-    """Sweeps that continue one chain."""
-    chain = _Chain(model, V, burn_in)
+def _gibbs(model: Any, V: jax.Array, burn_in: int, name: str, advance: bool = False) -> Contestant:
+    """Sweeps that continue one chain; with `advance` all that the sampler does for one."""
+    chain = _Chain(model, V, burn_in, collapsed.advance if advance else collapsed.sweep)
     return Contestant(name, chain.step, chain.compile_seconds)
 
 
@@ -75,12 +76,12 @@ def _draw_factors(model: Any, V: jax.Array, burn_in: int, name: str) -> Contesta
 
 
 class _Chain:
-    def __init__(self, model: Any, V: jax.Array, burn_in: int) -> None:
+    def __init__(self, model: Any, V: jax.Array, burn_in: int, move: Any = collapsed.sweep) -> None:
         key = jax.random.key(0)
         self.V, self.keys = V, iter(jax.random.split(key, 10_000))
         self.state = collapsed.assign(model, V, collapsed.initial_assignments(key, model, V))
         self.sweep, self.compile_seconds = _compiled(
-            lambda key, V, state: collapsed.sweep(key, model, V, state), key, V, self.state
+            lambda key, V, state: move(key, model, V, state), key, V, self.state
         )
         for _ in range(burn_in):
             self.step()

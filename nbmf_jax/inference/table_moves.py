@@ -26,7 +26,8 @@ from nbmf_jax.inference.categorical import exact_dot, stored
 
 __all__ = ["draw_table", "move_tables"]
 
-_MOST_ROWS = 32  # a row costs K x N logarithms: all of a small matrix, few of a large one
+# A row costs K x N logarithms: all rows of a small matrix after every sweep, few of a large one.
+_CELLS, _FEWEST_ROWS = 2048, 8
 
 
 def move_tables(
@@ -34,13 +35,13 @@ def move_tables(
 ) -> tuple[jax.Array, Any]:
     """Draw the component of one table in each of some rows; arguments as in `beta_dir.sweep`.
 
-    The rows are 32 (or all) neighbours, the first of them chosen at random; the table is that of a
-    cell chosen at random among the observed ones of the row.
+    The rows are neighbours, the first of them chosen at random; the table is that of a cell chosen
+    at random among the observed ones of the row.
     """
     key_rows, key_table, key_component = jax.random.split(key, 3)
     (z,), (L, A, B) = labels, counts
     K, F = L.shape
-    R = min(F, _MOST_ROWS)
+    R = min(F, max(_CELLS // z.shape[1], _FEWEST_ROWS))
     rows = (jax.random.randint(key_rows, (), 0, F) + jnp.arange(R)) % F
     gamma = jnp.broadcast_to(priors.gamma, (K, F))[:, rows]
     old, tables = draw_table(key_table, z[rows].astype(jnp.int32), gamma)
