@@ -60,6 +60,9 @@ class CollapsedGibbs(MCMCKernel):
         num_sweeps: sweeps over all cells per MCMC step. Prefer it to MCMC's `thinning`, which
             draws W and H (costlier than a sweep) for steps that are then thrown away.
 
+    In Beta-Dir and Dir-Beta a sweep is followed by block moves of whole groups of cells between
+    components (`table_moves`), which leave the posterior invariant like the sweep itself.
+
     Samples are `W`, `H` and the hyperparameters that the model gives as distributions or `HDP`,
     which are drawn after every sweep, W and H integrated out (see `learning`). The fields
     `potential_energy` (-log p(V, Z | hyperparameters); with C in Dir-Dir) and `num_active`
