@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 import nbmf_jax as nbmf
+from nbmf_jax.bench.measure import cpu_seconds
 from nbmf_jax.inference import collapsed
 from nbmf_jax.inference.cvb0 import memory_needed
 
@@ -104,7 +105,7 @@ def _fit(fit: Any, model: Any, V: jax.Array, name: str) -> Contestant:
         fit(jax.random.key(0), model, V, max_iter=_ITERATIONS + 1, tol=tol)
 
     long, short = partial(run, 1e-30), partial(run, 1e30)
-    first, again = _seconds(short), _seconds(short)
+    first, again = cpu_seconds(short), cpu_seconds(short)
     return Contestant(name, long, first - again, _ITERATIONS, short)
 
 
@@ -112,9 +113,3 @@ def _compiled(function: Any, *arguments: Any) -> tuple[Any, float]:
     start = time.process_time()
     program = jax.jit(function).lower(*arguments).compile()
     return program, time.process_time() - start
-
-
-def _seconds(run: Callable[[], Any]) -> float:
-    start = time.process_time()
-    run()
-    return time.process_time() - start

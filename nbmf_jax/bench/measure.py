@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["Times", "peak_memory", "pin_to_core", "take_turns", "timed_draws"]
+__all__ = ["Times", "cpu_seconds", "peak_memory", "pin_to_core", "take_turns", "timed_draws"]
 
 _FEWEST_ROUNDS = 3
 
@@ -36,15 +36,20 @@ def pin_to_core(core: int | None) -> int | None:
     return chosen
 
 
+def cpu_seconds(run: Callable[[], Any]) -> float:
+    """CPU seconds of one call."""
+    start = time.process_time()
+    run()
+    return time.process_time() - start
+
+
 def take_turns(contestants: dict[str, Callable[[], Any]], seconds: float) -> dict[str, Times]:
     """Call all contestants again and again, for this many seconds; all must be warmed up."""
     taken: dict[str, list[float]] = {name: [] for name in contestants}
     end = time.perf_counter() + seconds
     while time.perf_counter() < end or len(min(taken.values(), key=len)) < _FEWEST_ROUNDS:
         for name, run in contestants.items():
-            start = time.process_time()
-            run()
-            taken[name].append(time.process_time() - start)
+            taken[name].append(cpu_seconds(run))
     return {name: Times(min(x), float(np.median(x)), len(x)) for name, x in taken.items()}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
@@ -17,7 +16,7 @@ from threadpoolctl import threadpool_limits
 
 import nbmf_jax as nbmf
 from nbmf_jax.bench.algorithms import planted_matrix
-from nbmf_jax.bench.measure import timed_draws
+from nbmf_jax.bench.measure import cpu_seconds, timed_draws
 from nbmf_jax.inference import collapsed
 
 __all__ = ["PEERS", "compare_em", "compare_samplers"]
@@ -45,7 +44,7 @@ def compare_em(
     W, H = (np.asarray(start[name], float) for name in ("W", "H"))
     peer = NBMFMM(num_components, 1.0, 1.0, max_iter=num_iter, tol=0.0, W_init=W, H_init=H)
     with threadpool_limits(1):  # on one core, threads of BLAS would only wait for each other
-        peer_seconds = min(_seconds(lambda: peer.fit(np.asarray(V))) for _ in range(3))
+        peer_seconds = min(cpu_seconds(lambda: peer.fit(np.asarray(V))) for _ in range(3))
     target = _log_likelihood(np.asarray(V), peer.W_ @ peer.components_)
 
     record = {"peer": "nbmf-mm", "peer_seconds": peer_seconds, "log_likelihood": target}
@@ -61,7 +60,7 @@ def compare_em(
             continue
         needed = int(reached[0]) + 1
         fit(max_iter=needed)  # compiles
-        seconds = min(_seconds(partial(fit, max_iter=needed)) for _ in range(3))
+        seconds = min(cpu_seconds(partial(fit, max_iter=needed)) for _ in range(3))
         record[name] = {"seconds": seconds, "num_iter": needed}
         words.append(f"{name} {seconds:.2f} s ({needed}, {peer_seconds / seconds:.1f} x faster)")
     return record | {"words": "; ".join(words)}
@@ -100,12 +99,6 @@ def _effective_draws(kernel: Any, V: np.ndarray, draws: dict[str, int]) -> dict[
         "entries of W H": float(np.median(ess)) / seconds,
         "log joint": float(joint) / seconds,
     }
-
-
-def _seconds(run: Callable[[], Any]) -> float:
-    start = time.process_time()
-    run()
-    return time.process_time() - start
 
 
 def _nuts() -> dict[str, Any]:

@@ -94,8 +94,7 @@ def steps_of(
 ) -> Steps:
     """How long to run. Draws that are kept fit into 1 GiB unless their number is given."""
     chains = check_count("n_chains", n_chains)
-    draw_bytes = 4 * K * sum(shape)
-    fitting = max(50, _MAX_DRAW_BYTES // (draw_bytes * chains))
+    fitting = max(50, _MAX_DRAW_BYTES // (_draw_bytes(shape, K) * chains))
     samples = min(250 if method == "gibbs" else 500, fitting) if n_samples is None else n_samples
     sweeps = _CELLS_PER_STEP // int(np.prod(shape)) if n_sweeps is None else n_sweeps
     return Steps(
@@ -108,11 +107,16 @@ def steps_of(
     )
 
 
+def _draw_bytes(shape: tuple[int, int], K: int) -> int:
+    """One draw of W and H."""
+    return 4 * K * sum(shape)
+
+
 def independent_draws(requested: Any, shape: tuple[int, int], K: int) -> int:
     """Draws from a variational posterior."""
     if requested is not None:
         return check_count("n_samples", requested)
-    return min(500, max(100, _MAX_INDEPENDENT_BYTES // (4 * K * sum(shape))))
+    return min(500, max(100, _MAX_INDEPENDENT_BYTES // _draw_bytes(shape, K)))
 
 
 def num_starts(requested: Any, shape: tuple[int, int]) -> int:

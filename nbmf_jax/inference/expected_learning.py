@@ -29,13 +29,12 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import digamma
 
+from nbmf_jax.inference.learning import Values, beta_parameters
 from nbmf_jax.models import HDP, DirDir
 from nbmf_jax.models.learned import BASE_WEIGHTS, concentration_of, log_prior
 from nbmf_jax.models.likelihood import above_zero
 
 __all__ = ["tables", "update_at_expected"]
-
-Values = dict[str, jax.Array]
 
 
 def update_at_expected(model: Any, values: Values, counts: Any) -> Values:
@@ -43,10 +42,9 @@ def update_at_expected(model: Any, values: Values, counts: Any) -> Values:
     new = values | _update_base_weights(model.learned.get("gamma"), values, counts.L)
     if isinstance(model, DirDir):
         return new | _update_base_weights(model.learned.get("eta"), values, counts.Q)
-    priors = {name: prior for name, prior in model.learned.items() if name != "gamma"}
+    priors, now = beta_parameters(model, values)
     if not priors:
         return new
-    now = {name: jnp.asarray(values.get(name, getattr(model, name))) for name in model._of_H}
     both = now["alpha"] + now["beta"]
     per_unit = tables(_lines(both), counts.A + counts.B) / _lines(both)
     for name, count in (("alpha", counts.A), ("beta", counts.B)):

@@ -19,7 +19,7 @@ from nbmf_jax.inference.concentrations import update_beta_parameters, update_dir
 from nbmf_jax.models import HDP, BetaDir, DirBeta, DirDir
 from nbmf_jax.models.learned import BASE_WEIGHTS, OF_HDP, start_value
 
-__all__ = ["check_learnable", "start_values", "sweep_and_learn", "update"]
+__all__ = ["beta_parameters", "check_learnable", "start_values", "sweep_and_learn", "update"]
 
 Values = dict[str, jax.Array]
 
@@ -98,12 +98,18 @@ def _update(
     new = _update_simplex(key_W, model, "gamma", values, labels[0], counts.L)
     if isinstance(model, DirDir):
         return new | _update_simplex(key_H, model, "eta", values, labels[1].T, counts.Q)
-    priors = {name: prior for name, prior in model.learned.items() if name != "gamma"}
+    priors, current = beta_parameters(model, values)
     if not priors:
         return new
-    current = {name: jnp.asarray(values.get(name, getattr(model, name))) for name in model._of_H}
     longest = labels.shape[1]
     return new | update_beta_parameters(key_H, priors, current, counts.A, counts.B, longest)
+
+
+def beta_parameters(model: BetaDir, values: Values) -> tuple[dict[str, Any], Values]:
+    """alpha and beta: the priors of those that are learned, and the present values of both."""
+    priors = {name: prior for name, prior in model.learned.items() if name != "gamma"}
+    now = {name: jnp.asarray(values.get(name, getattr(model, name))) for name in model._of_H}
+    return priors, now
 
 
 def _update_simplex(

@@ -34,32 +34,31 @@ def training_fits(model, V):
     draws = mcmc.get_samples(group_by_chain=True)
     for W, H in zip(np.asarray(draws["W"], float), np.asarray(draws["H"], float), strict=True):
         mean = sum(w @ h for w, h in zip(W, H, strict=True)) / len(W)
-        yield -np.where(V == 1, np.log(mean), np.log1p(-mean)).sum()
+        yield misfit(V, mean)
 
 
 def fit_of_sweeps(model, V, key):
     """The same of one chain of sweeps without block moves."""
+    key_start, key_burn_in, key_kept = jax.random.split(key, 3)
 
-    def body(state, key):
+    def kept(carry, key):
+        state, total = carry
         state = collapsed.sweep(key, model, V, state)
         mean = collapsed.mean_factors(model, V.shape, state.counts)
-        return state, mean["W"] @ mean["H"]
+        return (state, total + mean["W"] @ mean["H"]), None
 
     @jax.jit
     def chain(state):
-        keys = jax.random.split(key, 2000)
-        state, _ = jax.lax.scan(lambda s, k: (body(s, k)[0], None), state, keys[:1000])
-
-        def added(carry, key):
-            state, total = carry
-            state, mean = body(state, key)
-            return (state, total + mean), None
-
-        (_, total), _ = jax.lax.scan(added, (state, jnp.zeros(V.shape)), keys[1000:])
+        state = collapsed.sweep(key_burn_in, model, V, state, num_sweeps=1000)
+        keys = jax.random.split(key_kept, 1000)
+        (_, total), _ = jax.lax.scan(kept, (state, jnp.zeros(V.shape)), keys)
         return total / 1000
 
-    start = collapsed.assign(model, V, collapsed.initial_assignments(key, model, V))
-    mean = np.asarray(chain(start), float)
+    start = collapsed.initial_assignments(key_start, model, V)
+    return misfit(V, np.asarray(chain(collapsed.assign(model, V, start)), float))
+
+
+def misfit(V, mean):
     return -np.where(V == 1, np.log(mean), np.log1p(-mean)).sum()
 
 
