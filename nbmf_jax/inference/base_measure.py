@@ -17,38 +17,30 @@ at 1/K: each row then opens components of its own, of which no other row knows.
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jax import lax
 from numpyro.distributions import Distribution
 
+from nbmf_jax.inference.categorical import draw_uniforms
 from nbmf_jax.inference.concentrations import rise, tails
 from nbmf_jax.inference.draws import dirichlet_from_log_gammas, draw_log_gammas
 from nbmf_jax.inference.slice_sampling import slice_sample
-from nbmf_jax.models.learned import BASE_WEIGHTS, HDP, concentration_of, log_prior
+from nbmf_jax.models.learned import BASE_WEIGHTS, HDP, OF_HDP, concentration_of, log_prior
 from nbmf_jax.models.special import log_rising
+
+Values = dict[str, jax.Array]
 
 __all__ = ["draw_tables", "update_base_measure"]
 
 
-def update_base_measure(
-    key: jax.Array, hdp: HDP, values: dict[str, jax.Array], labels: jax.Array
-) -> dict[str, jax.Array]:
+def update_base_measure(key: jax.Array, hdp: HDP, values: Values, labels: jax.Array) -> Values:
     """Draw the sites of the base measure given the labels (F, N); K marks a missing cell."""
-    key_tables, key_g0, key_g1, key_weights = jax.random.split(key, 4)
+    key_tables, key_slices, key_weights = jax.random.split(key, 3)
     K = len(values[BASE_WEIGHTS])
     tables = draw_tables(key_tables, labels, concentration_of(hdp, values))
-    new = {}
-    if isinstance(hdp.concentration, Distribution):
-        row_sums = (labels < K).sum(1, dtype=tables.dtype)
-        T = tails(row_sums[None], labels.shape[1], by_component=False)
-        g0 = values["concentration"]
-        new["concentration"] = _draw_g0(key_g0, hdp.concentration, g0, tables.sum(), T)
-    g1 = hdp.base_concentration
-    if isinstance(g1, Distribution):
-        g1 = new["base_concentration"] = _draw_g1(key_g1, g1, values["base_concentration"], tables)
+    new = _draw_concentrations(key_slices, hdp, values, tables, labels)
+    g1 = new.get("base_concentration", hdp.base_concentration)
     (log_gammas,) = draw_log_gammas(key_weights, g1 / K + tables)
     return {**new, BASE_WEIGHTS: dirichlet_from_log_gammas(log_gammas[:, None])[:, 0]}
 
@@ -69,29 +61,37 @@ def draw_tables(key: jax.Array, labels: jax.Array, concentration: jax.Array) -> 
         return seen.at[z, rows].add(1, mode="promise_in_bounds"), opens
 
     z = labels.T.astype(jnp.int32)
-    uniforms = jax.random.uniform(key, (N, F), theta.dtype)
+    uniforms = draw_uniforms(key, (N, F), theta.dtype)
     _, opens = lax.scan(column, jnp.zeros((K + 1, F), theta.dtype), (z, uniforms))
     return jnp.zeros_like(theta).at[z.ravel()].add(opens.ravel().astype(theta.dtype))[:K]
 
 
-def _draw_g0(
-    key: jax.Array, prior: Any, now: jax.Array, tables: jax.Array, T: jax.Array
-) -> jax.Array:
-    """T are the tails of the rows' numbers of observed cells."""
-
-    def log_density(t: jax.Array) -> jax.Array:
-        new = now * jnp.exp(t)
-        return tables * t - rise(T, new, now)[0] + log_prior(prior, new) + t
-
-    return now * jnp.exp(slice_sample(key, log_density, jnp.zeros_like(now)))
-
-
-def _draw_g1(key: jax.Array, prior: Any, now: jax.Array, tables: jax.Array) -> jax.Array:
+def _draw_concentrations(
+    key: jax.Array, hdp: HDP, values: Values, tables: jax.Array, labels: jax.Array
+) -> Values:
+    """g0 and g1, those of them that have a prior; given the tables they are independent."""
     K = len(tables)
+    row_sums = (labels < K).sum(1, dtype=tables.dtype)
+    T = tails(row_sums[None], labels.shape[1], by_component=False)
+
+    def evidence_of_g0(new: jax.Array, now: jax.Array) -> jax.Array:
+        return tables.sum() * jnp.log(new / now) - rise(T, new, now)[0]
+
+    def evidence_of_g1(new: jax.Array, now: jax.Array) -> jax.Array:
+        return log_rising(new / K, tables).sum() - log_rising(new, tables.sum())
+
+    evidence = dict(zip(OF_HDP, (evidence_of_g0, evidence_of_g1), strict=True))
+    priors = {name: getattr(hdp, name) for name in OF_HDP}
+    priors = {name: prior for name, prior in priors.items() if isinstance(prior, Distribution)}
+    if not priors:
+        return {}
 
     def log_density(t: jax.Array) -> jax.Array:
-        g1 = now * jnp.exp(t)
-        evidence = log_rising(g1 / K, tables).sum() - log_rising(g1, tables.sum())
-        return evidence + log_prior(prior, g1) + t
+        def of(name: str, t: jax.Array) -> jax.Array:
+            new = values[name] * jnp.exp(t)
+            return evidence[name](new, values[name]) + log_prior(priors[name], new) + t
 
-    return now * jnp.exp(slice_sample(key, log_density, jnp.zeros_like(now)))
+        return jnp.stack([of(name, t[i]) for i, name in enumerate(priors)])
+
+    t = slice_sample(key, log_density, jnp.zeros(len(priors), tables.dtype))
+    return {name: values[name] * jnp.exp(t[i]) for i, name in enumerate(priors)}

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from nbmf_jax.inference.categorical import count_labels, draw_index, pad, padded_size
+from nbmf_jax.inference.categorical import count_labels, draw_index, draw_uniforms, pad, padded_size
 from nbmf_jax.inference.diagonal import Labels, Sides, sweep_diagonals
 from nbmf_jax.inference.draws import (
     beta_from_log_gammas,
@@ -70,7 +70,7 @@ def draw_labels(key: jax.Array, V: jax.Array, W: jax.Array, H: jax.Array) -> jax
         h = h[:, None]
         return draw_index(pad(W * jnp.where(v, h, 1 - h)), uniforms)
 
-    uniforms = jax.random.uniform(key, V.T.shape, W.dtype)
+    uniforms = draw_uniforms(key, V.T.shape, W.dtype)
     return lax.map(column, (V.T, H.T, uniforms)).T[None]
 
 

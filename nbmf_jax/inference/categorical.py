@@ -15,11 +15,21 @@ from __future__ import annotations
 
 import math
 from functools import reduce
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-__all__ = ["block_shape", "count_labels", "draw_index", "exact_dot", "pad", "padded_size", "stored"]
+__all__ = [
+    "block_shape",
+    "count_labels",
+    "draw_index",
+    "draw_uniforms",
+    "exact_dot",
+    "pad",
+    "padded_size",
+    "stored",
+]
 
 
 def block_shape(num_components: int) -> tuple[int, int]:
@@ -58,6 +68,11 @@ def draw_index(weights: jax.Array, uniforms: jax.Array) -> jax.Array:
     rest = jnp.maximum(target - _sum_before(block, block_sums), 0)
     members = stored(_members(weights, block))
     return stored(block * size + _last_not_above(rest, members))
+
+
+def draw_uniforms(key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
+    """The numbers of `jax.random.uniform`, drawn as one line: that compiles in half the time."""
+    return jax.random.uniform(key, (math.prod(shape),), dtype).reshape(shape)
 
 
 def stored(x: jax.Array) -> jax.Array:

@@ -30,6 +30,7 @@ __all__ = [
     "draw_assignments",
     "draw_factors",
     "initial_assignments",
+    "keys_of_sweeps",
     "labels_of",
     "log_joint",
     "mean_factors",
@@ -141,6 +142,11 @@ def assign(model: Model, V: jax.Array, assignments: jax.Array) -> Assigned:
     return Assigned(assignments, counts)
 
 
+def keys_of_sweeps(key: jax.Array, num_sweeps: int) -> jax.Array:
+    """A key for each; a single sweep takes the key itself, since splitting has its price."""
+    return jax.random.split(key, num_sweeps) if num_sweeps > 1 else key[None]
+
+
 def sweep(
     key: jax.Array, model: Model, V: jax.Array, state: Assigned, num_sweeps: int = 1
 ) -> Assigned:
@@ -151,7 +157,7 @@ def sweep(
         return algorithm(model).sweep(key, ones, *carry, priors), None
 
     start = labels_of(model, state.assignments), state.counts
-    (labels, counts), _ = lax.scan(body, start, jax.random.split(key, num_sweeps))
+    (labels, counts), _ = lax.scan(body, start, keys_of_sweeps(key, num_sweeps))
     return Assigned(_assignments(model, labels), counts)
 
 
@@ -170,7 +176,7 @@ def advance(
         labels, counts = move_tables(key_tables, ones, labels, state.counts, priors)
         return Assigned(_assignments(model, labels), counts), None
 
-    return lax.scan(body, state, jax.random.split(key, num_sweeps))[0]
+    return lax.scan(body, state, keys_of_sweeps(key, num_sweeps))[0]
 
 
 def draw_factors(

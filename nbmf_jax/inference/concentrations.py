@@ -18,10 +18,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from nbmf_jax.inference.draws import draw_log_gammas
 from nbmf_jax.inference.slice_sampling import slice_sample
 from nbmf_jax.models.learned import log_prior
+
+Values = dict[str, jax.Array]
 
 __all__ = ["rise", "tails", "update_beta_parameters", "update_dirichlet_parameter"]
 
@@ -101,20 +104,35 @@ def update_beta_parameters(
     per_component = any(value.ndim for value in values.values())
     T = {name: tails(c, longest, per_component) for name, c in (("alpha", A), ("beta", B))}
     T_sum = tails(A + B, longest, per_component)
-    together = len(priors) == 2 and values["alpha"].shape == values["beta"].shape
-    moves = [(name,) for name in priors] + [("alpha", "beta")] * together
 
-    def move(key: jax.Array, names: tuple[str, ...], now: dict[str, jax.Array]) -> Any:
+    def move(now: Values, key: jax.Array, names: tuple[str, ...], by: jax.Array) -> Values:
+        """Draw t and multiply what `names` says by exp(t by), of alpha and beta."""
+
+        def moved(t: jax.Array) -> Values:
+            portion = dict(zip(T, by, strict=True))
+            return {**now, **{name: now[name] * jnp.exp(t * portion[name]) for name in names}}
+
         def log_density(t: jax.Array) -> jax.Array:
-            new = {**now, **{name: now[name] * jnp.exp(t) for name in names}}
-            evidence = -rise(T_sum, new["alpha"] + new["beta"], now["alpha"] + now["beta"])
-            evidence += sum(rise(T[name], new[name], now[name]) for name in names)
+            new = moved(t)
+            evidence = sum(rise(T[name], new[name], now[name]) for name in T)
+            evidence -= rise(T_sum, new["alpha"] + new["beta"], now["alpha"] + now["beta"])
             evidence = evidence if t.ndim else evidence.sum()
-            return evidence + sum(log_prior(priors[name], new[name]) + t for name in names)
+            return (
+                evidence + sum(log_prior(priors[name], new[name]) for name in names) + t * by.sum()
+            )
 
-        t = slice_sample(key, log_density, jnp.zeros_like(now[names[0]]))
-        return {**now, **{name: now[name] * jnp.exp(t) for name in names}}
+        return moved(slice_sample(key, log_density, jnp.zeros_like(now[names[0]])))
 
-    for key_of_move, names in zip(jax.random.split(key, len(moves)), moves, strict=True):
-        values = move(key_of_move, names, values)
+    one = jnp.asarray([[name == "alpha", name == "beta"] for name in priors], A.dtype)
+    if len(priors) == 1 or values["alpha"].shape != values["beta"].shape:
+        for key_move, name, by in zip(jax.random.split(key, len(one)), priors, one, strict=True):
+            values = move(values, key_move, (name,), by)
+    else:  # in a loop, not one after the other: what is compiled once is there sooner
+        directions = jnp.concatenate([one, jnp.ones((1, 2), A.dtype)])
+        keys = jax.random.split(key, len(directions))
+
+        def body(now: Values, step: tuple[jax.Array, jax.Array]) -> tuple[Values, None]:
+            return move(now, step[0], tuple(priors), step[1]), None
+
+        values, _ = lax.scan(body, values, (keys, directions))
     return {name: values[name] for name in priors}

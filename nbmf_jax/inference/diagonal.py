@@ -25,7 +25,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from nbmf_jax.inference.categorical import padded_size
+from nbmf_jax.inference.categorical import draw_uniforms, padded_size
 
 __all__ = ["Labels", "Layout", "Sides", "skew", "sweep_diagonals", "unskew"]
 
@@ -144,7 +144,7 @@ def sweep_diagonals(
         return Sides(lane, copy_to_tail(long, d, num_long)), stored
 
     lane, long = lane_first(counters)
-    uniforms = jax.random.uniform(key, (len(labels), num_long, num_lanes), lane.dtype)
+    uniforms = draw_uniforms(key, (len(labels), num_long, num_lanes), lane.dtype)
     # Tuples, not stacked arrays: again, XLA does not vectorise a slice of a slice.
     diagonals = layout.to_diagonals
     cells = (jnp.arange(num_long), diagonals(V), tuple(diagonals(labels)), tuple(uniforms))

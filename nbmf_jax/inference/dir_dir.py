@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from nbmf_jax.inference.categorical import count_labels, draw_index, pad
+from nbmf_jax.inference.categorical import count_labels, draw_index, draw_uniforms, pad
 from nbmf_jax.inference.diagonal import Labels, Sides, sweep_diagonals
 from nbmf_jax.inference.draws import dirichlet_from_log_gammas, draw_log_gammas
 from nbmf_jax.models import dir_dir
@@ -69,7 +69,7 @@ def draw_labels(key: jax.Array, V: jax.Array, W: jax.Array, H: jax.Array) -> jax
         z = draw_index(pad(W * jnp.where(v, h, others)), uniforms[0])
         return jnp.stack(_with_partner(z, pad(h), v, uniforms[1]))
 
-    uniforms = jax.random.uniform(key, (V.shape[1], 2, V.shape[0]), W.dtype)
+    uniforms = draw_uniforms(key, (V.shape[1], 2, V.shape[0]), W.dtype)
     return jnp.moveaxis(lax.map(column, (V.T, H.T, uniforms)), 0, 2)
 
 

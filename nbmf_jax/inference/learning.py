@@ -72,7 +72,8 @@ def sweep_and_learn(
         assigned = collapsed.advance(key_sweep, model.given(values), V, assigned)
         return (assigned, update(key_values, model, values, assigned)), None
 
-    state, _ = lax.scan(body, (assigned, values), jax.random.split(key, num_sweeps))
+    keys = collapsed.keys_of_sweeps(key, num_sweeps)
+    state, _ = lax.scan(body, (assigned, values), keys)
     return state
 
 

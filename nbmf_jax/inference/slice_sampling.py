@@ -3,20 +3,39 @@
 Target: a density on the real line known up to a factor. The interval around the present point is
 found by stepping out and then shrunk (Neal 2003, figures 3 and 5). Every entry of the array is a
 problem of its own; those that are done wait for the others.
+
+All stages share one loop, which asks for the density at one point of every entry: the density is
+then compiled once, where three loops with their conditions would hold six copies of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from nbmf_jax.inference.categorical import draw_uniforms
+
 __all__ = ["slice_sample"]
 
 _MAX_STEPS = 20  # the interval has at most this many widths; any limit leaves the target invariant
+
+# What an entry's next point is for: the level, moving its lower end out, its upper end, or a draw.
+_LEVEL, _LOWER, _UPPER, _DRAW, _DONE = range(5)
+
+
+class _State(NamedTuple):
+    key: jax.Array
+    stage: jax.Array
+    level: jax.Array  # the slice is where the log density is above
+    lower: jax.Array
+    upper: jax.Array
+    left: jax.Array  # steps that the lower end may still take
+    right: jax.Array
+    drawn: jax.Array
 
 
 def slice_sample(
@@ -33,54 +52,41 @@ def slice_sample(
         x: the present points, of positive density.
         width: about the width of the density; any value is right, this one is quick.
     """
-    key_level, key_place, key_split, key_shrink = jax.random.split(key, 4)
-    level = log_density(x) - jax.random.exponential(key_level, x.shape, x.dtype)
+    key, key_start = jax.random.split(key)
+    height, place, share = draw_uniforms(key_start, (3, *x.shape), x.dtype)
+    lower, left = x - width * place, jnp.floor(share * _MAX_STEPS)
 
-    def above(y: jax.Array) -> jax.Array:
-        return log_density(y) > level  # False for NaN
+    def step(state: _State) -> _State:
+        key, key_draw = jax.random.split(state.key)
+        stage, lower, upper = state.stage, state.lower, state.upper
+        draw = lower + (upper - lower) * jax.random.uniform(key_draw, x.shape, x.dtype)
+        y = jnp.select([stage == _LEVEL, stage == _LOWER, stage == _UPPER], [x, lower, upper], draw)
+        density = log_density(y)
+        above = density > state.level  # False for NaN
 
-    start = x - width * jax.random.uniform(key_place, x.shape, x.dtype)
-    left = jax.random.randint(key_split, x.shape, 0, _MAX_STEPS)
-    lower = _step_out(above, start, -width, left)
-    upper = _step_out(above, start + width, width, _MAX_STEPS - 1 - left)
-    return _shrink(key_shrink, above, x, lower, upper)
+        out_lower = (stage == _LOWER) & above & (state.left > 0)
+        out_upper = (stage == _UPPER) & above & (state.right > 0)
+        refused = (stage == _DRAW) & ~above & (y != x)  # x is in the slice, whatever the rounding
+        stays = out_lower | out_upper | refused | (stage == _DONE)
+        return _State(
+            key=key,
+            stage=jnp.where(stays, stage, stage + 1),
+            level=jnp.where(stage == _LEVEL, density + jnp.log1p(-height), state.level),
+            lower=jnp.where(out_lower, lower - width, jnp.where(refused & (y < x), y, lower)),
+            upper=jnp.where(out_upper, upper + width, jnp.where(refused & (y > x), y, upper)),
+            left=state.left - out_lower,
+            right=state.right - out_upper,
+            drawn=jnp.where(stage == _DRAW, y, state.drawn),
+        )
 
-
-def _step_out(
-    above: Callable[[jax.Array], jax.Array], end: jax.Array, by: float, steps: jax.Array
-) -> jax.Array:
-    """Move the end outwards while it is in the slice, `steps` times at most."""
-
-    def moves(state: tuple[jax.Array, jax.Array]) -> jax.Array:
-        end, steps = state
-        return (steps > 0) & above(end)
-
-    def body(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        end, steps = state
-        on = moves(state)
-        return jnp.where(on, end + by, end), jnp.where(on, steps - 1, 0)
-
-    return lax.while_loop(lambda state: moves(state).any(), body, (end, steps))[0]
-
-
-def _shrink(
-    key: jax.Array,
-    above: Callable[[jax.Array], jax.Array],
-    x: jax.Array,
-    lower: jax.Array,
-    upper: jax.Array,
-) -> jax.Array:
-    """Draw from the interval until the draw is in the slice, cutting off what was refused."""
-
-    def body(state: Any) -> Any:
-        key, lower, upper, drawn, done = state
-        key, key_draw = jax.random.split(key)
-        y = lower + (upper - lower) * jax.random.uniform(key_draw, x.shape, x.dtype)
-        accepted = above(y) | (y == x)  # x itself is in the slice, whatever the rounding
-        lower = jnp.where(y < x, jnp.maximum(lower, y), lower)
-        upper = jnp.where(y > x, jnp.minimum(upper, y), upper)
-        drawn = jnp.where(done, drawn, y)
-        return key, lower, upper, drawn, done | accepted
-
-    start = key, lower, upper, x, jnp.zeros(x.shape, bool)
-    return lax.while_loop(lambda state: ~state[-1].all(), body, start)[3]
+    start = _State(
+        key=key,
+        stage=jnp.full(x.shape, _LEVEL),
+        level=x,
+        lower=lower,
+        upper=lower + width,
+        left=left,
+        right=_MAX_STEPS - 1 - left,
+        drawn=x,
+    )
+    return lax.while_loop(lambda state: (state.stage < _DONE).any(), step, start).drawn

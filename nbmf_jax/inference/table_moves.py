@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from nbmf_jax.inference.categorical import exact_dot, stored
+from nbmf_jax.inference.categorical import draw_uniforms, exact_dot, stored
 
 __all__ = ["draw_table", "move_tables"]
 
@@ -38,11 +38,13 @@ def move_tables(
     The rows are neighbours, the first of them chosen at random; the table is that of a cell chosen
     at random among the observed ones of the row.
     """
-    key_rows, key_table, key_component = jax.random.split(key, 3)
+    key_table, key_moves = jax.random.split(key)
     (z,), (L, A, B) = labels, counts
     K, F = L.shape
     R = min(F, max(_CELLS // z.shape[1], _FEWEST_ROWS))
-    rows = (jax.random.randint(key_rows, (), 0, F) + jnp.arange(R)) % F
+    for_rows, for_noise = jnp.split(draw_uniforms(key_moves, (1 + R * K,), L.dtype), [1])
+    # Any choice that does not look at the labels will do, so that rounding does no harm.
+    rows = ((for_rows * F).astype(jnp.int32) + jnp.arange(R)) % F
     gamma = jnp.broadcast_to(priors.gamma, (K, F))[:, rows]
     old, tables = draw_table(key_table, z[rows].astype(jnp.int32), gamma)
 
@@ -55,7 +57,7 @@ def move_tables(
         new = jnp.argmax(log_weights + noise)
         return (A.at[new].add(ones), B.at[new].add(zeros)), new
 
-    noise = jax.random.gumbel(key_component, (R, K), L.dtype)
+    noise = _gumbel(for_noise).reshape(R, K)
     (A, B), new = lax.scan(move, (A, B), (tables, V[rows], old, jnp.log(gamma).T, noise))
     size = tables.sum(1, dtype=L.dtype)
     L = L.at[old, rows].add(-size).at[new, rows].add(size)
@@ -72,9 +74,8 @@ def draw_table(key: jax.Array, z: jax.Array, gamma: jax.Array) -> tuple[jax.Arra
     no members.
     """
     K, F = gamma.shape
-    key_cell, key_join = jax.random.split(key)
-    observed = z < K
-    first = jnp.argmax(jnp.where(observed, jax.random.uniform(key_cell, z.shape), -1), axis=1)
+    for_first, for_joining = draw_uniforms(key, (2, *z.shape), gamma.dtype)
+    first = jnp.argmax(jnp.where(z < K, for_first, -1), axis=1)
     component = jnp.minimum(z[jnp.arange(F), first], K - 1)
     theta = gamma[component, jnp.arange(F)]
 
@@ -87,8 +88,7 @@ def draw_table(key: jax.Array, z: jax.Array, gamma: jax.Array) -> tuple[jax.Arra
         return (here + comes, at_table + joins), joins | (is_first & (z == component))
 
     one = jnp.ones(F, gamma.dtype)
-    uniforms = jax.random.uniform(key_join, z.T.shape, gamma.dtype)
-    _, members = lax.scan(column, (one, one), (z.T, jnp.arange(z.shape[1]), uniforms))
+    _, members = lax.scan(column, (one, one), (z.T, jnp.arange(z.shape[1]), for_joining.T))
     return component, members.T
 
 
@@ -97,3 +97,7 @@ def _log_predictive(ones: jax.Array, zeros: jax.Array, v: jax.Array, table: jax.
     # A product, not a masked sum: XLA on CPU does not vectorise sums along the last axis.
     log_ratio = stored(jnp.log(jnp.where(v, ones, zeros) / (ones + zeros)))
     return exact_dot(log_ratio, table.astype(log_ratio.dtype))
+
+
+def _gumbel(uniforms: jax.Array) -> jax.Array:
+    return -jnp.log(-jnp.log(jnp.maximum(uniforms, jnp.finfo(uniforms.dtype).tiny)))
