@@ -14,7 +14,7 @@ __all__ = ["bench"]
 
 _SHAPES = ("130x130", "285x1226", "1000x5000")
 _COMPONENTS = (10, 100, 500)
-_PEERS = ("em", "nuts")
+_PEERS = ("em", "nuts", "discrete")
 
 
 class _Shape(click.ParamType):  # type: ignore[type-arg]
@@ -42,7 +42,7 @@ class _Shape(click.ParamType):  # type: ignore[type-arg]
     "peers",
     type=click.Choice(_PEERS),
     multiple=True,
-    help="Also compare with nbmf-mm (em), or with NUTS.",
+    help="Also compare with nbmf-mm (em), with NUTS, or with DiscreteHMCGibbs (discrete).",
 )
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="JSON file to write.")
 def bench(

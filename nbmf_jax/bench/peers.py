@@ -11,7 +11,7 @@ import arviz as az
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpyro.infer import NUTS
+from numpyro.infer import NUTS, DiscreteHMCGibbs
 from threadpoolctl import threadpool_limits
 
 import nbmf_jax as nbmf
@@ -72,7 +72,7 @@ def _log_likelihood(V: np.ndarray, mean: np.ndarray) -> float:
 
 
 def compare_samplers(
-    peer: str, kernel: Any, model: Any, data: str, peer_draws: dict[str, int]
+    peer: str, kernel: Any, model: Any, data: str, peer_draws: dict[str, Any]
 ) -> dict[str, Any]:
     """Effective draws per CPU second of sampling: `CollapsedGibbs` and another kernel."""
     V = nbmf.datasets.load(data).to_numpy().astype(np.float32)
@@ -87,7 +87,7 @@ def compare_samplers(
     return {"peer": peer, "data": data, "ours": ours, "theirs": theirs, "words": words}
 
 
-def _effective_draws(kernel: Any, V: np.ndarray, draws: dict[str, int]) -> dict[str, float]:
+def _effective_draws(kernel: Any, V: np.ndarray, draws: dict[str, Any]) -> dict[str, float]:
     """Bulk ESS per second of entries of W H (median) and of the log joint."""
     samples, energy, seconds = timed_draws(kernel, (V,), **draws, num_chains=_NUM_CHAINS)
     rows, columns = (np.random.default_rng(0).integers(size, size=_NUM_ENTRIES) for size in V.shape)
@@ -107,6 +107,15 @@ def _nuts() -> dict[str, Any]:
     return compare_samplers("NUTS", NUTS(model), model, _animals(), draws)
 
 
+def _discrete() -> dict[str, Any]:
+    """The labels as a discrete site. One step visits every cell with a pass over all of V, which
+    rules out any but the smallest matrix."""
+    model = nbmf.BetaDir(8)
+    kernel = DiscreteHMCGibbs(NUTS(model.augmented))
+    draws = {"num_warmup": 500, "num_samples": 500, "vectorizes": False}
+    return compare_samplers("DiscreteHMCGibbs", kernel, model, "southern_women", draws)
+
+
 def _animals() -> str:
     """The paper's data set where it is at hand, otherwise the embedded one."""
     try:
@@ -119,4 +128,5 @@ def _animals() -> str:
 PEERS: dict[str, Callable[[], dict[str, Any]]] = {
     "em": compare_em,
     "nuts": _nuts,
+    "discrete": _discrete,
 }
