@@ -19,7 +19,14 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from nbmf_jax.inference.categorical import count_labels, draw_index, draw_uniforms, pad, padded_size
+from nbmf_jax.inference.categorical import (
+    count_labels,
+    draw_index,
+    draw_labels_evenly,
+    draw_uniforms,
+    pad,
+    padded_size,
+)
 from nbmf_jax.inference.diagonal import Labels, Sides, sweep_diagonals
 from nbmf_jax.inference.draws import (
     beta_from_log_gammas,
@@ -56,7 +63,7 @@ class Counts(NamedTuple):
 
 def initial_labels(key: jax.Array, V: jax.Array, num_components: int) -> jax.Array:
     """Uniform start: (1, F, N) labels."""
-    return jax.random.randint(key, (NUM_LABELS, *V.shape), 0, num_components)
+    return draw_labels_evenly(key, (NUM_LABELS, *V.shape), num_components)
 
 
 def draw_labels(key: jax.Array, V: jax.Array, W: jax.Array, H: jax.Array) -> jax.Array:

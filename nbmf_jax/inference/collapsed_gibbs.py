@@ -133,11 +133,19 @@ class CollapsedGibbs(MCMCKernel):
         vectorized = not is_prng_key(rng_key)
         start = _check_start(self._model, V, init_params, vectorized)
 
-        init_chain = partial(_init_chain, model=self._model, V=V, num_warmup=num_warmup)
+        init_chain = partial(self._init_chain, V=V, num_warmup=num_warmup)
         if vectorized:
             axes = (0, None if start is None else 0)
             return jax.vmap(init_chain, axes, _CHAIN_AXES)(rng_key, start)
         return init_chain(rng_key, start)
+
+    def _init_chain(
+        self, key: jax.Array, start: Any, V: jax.Array, num_warmup: int
+    ) -> CollapsedGibbsState:
+        key, key_start = jax.random.split(key)
+        # Outside the program: there it is not known whether priors have means.
+        values = learning.start_values(jax.random.fold_in(key_start, 1), self._model)
+        return _init_chain(key, key_start, start, values, self._model.given(values), V, num_warmup)
 
     def sample(
         self,
@@ -179,11 +187,14 @@ class CollapsedGibbs(MCMCKernel):
 
 @jax.jit
 def _init_chain(
-    key: jax.Array, start: jax.Array | None, model: Any, V: jax.Array, num_warmup: int
+    key: jax.Array,
+    key_start: jax.Array,
+    start: Any,
+    values: dict[str, jax.Array],
+    model: Any,
+    V: jax.Array,
+    num_warmup: int,
 ) -> CollapsedGibbsState:
-    key, key_start = jax.random.split(key)
-    values = learning.start_values(jax.random.fold_in(key_start, 1), model)
-    model = model.given(values)
     if start is None:
         start = collapsed.initial_assignments(key_start, model, V)
     elif isinstance(start, VariationalPosterior):

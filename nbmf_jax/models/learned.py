@@ -147,12 +147,21 @@ def log_prior(prior: Any, value: jax.Array) -> jax.Array:
 
 def start_value(key: jax.Array, prior: Any) -> jax.Array:
     """A value to start a chain from: the prior's mean, or a draw where it has none."""
+    mean = _mean(prior)
+    is_known = not isinstance(mean, Tracer)
+    if is_known and np.isfinite(mean).all():  # the sampler need not be compiled
+        return jnp.broadcast_to(jnp.asarray(mean), prior.shape())
     drawn = prior.sample(key)
-    try:
-        mean = jnp.broadcast_to(prior.mean, drawn.shape)
-    except (NotImplementedError, ZeroDivisionError):
-        return drawn
     return jnp.where(jnp.isfinite(mean), mean, drawn).astype(drawn.dtype)
+
+
+def _mean(prior: Any) -> Any:
+    """A prior's mean, NaN if it has none; computed at once, also where JAX traces."""
+    try:
+        with jax.ensure_compile_time_eval():
+            return prior.mean
+    except (NotImplementedError, ZeroDivisionError):
+        return np.nan
 
 
 def sample_site(name: str, prior: Any) -> jax.Array:
