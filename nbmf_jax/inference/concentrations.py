@@ -32,13 +32,15 @@ __all__ = ["rise", "tails", "update_beta_parameters", "update_dirichlet_paramete
 def tails(counts: jax.Array, longest: int, by_component: bool) -> jax.Array:
     """T_j, how many counters of each component (or of all together) exceed j: (K or 1, longest).
 
-    Counters are (K, M) whole numbers from 0 to `longest`.
+    Counters are (..., K, M) whole numbers from 0 to `longest`; leading axes are kept.
     """
-    groups = counts if by_component else counts.reshape(1, -1)
+    *batch, K, M = counts.shape
+    groups = counts.reshape(-1, M if by_component else K * M)
     line = jnp.arange(len(groups))[:, None]
     histogram = jnp.zeros((len(groups), longest + 1), counts.dtype)
     histogram = histogram.at[line, groups.astype(jnp.int32)].add(1, mode="drop")
-    return jnp.cumsum(histogram[:, :0:-1], axis=1)[:, ::-1]
+    T = jnp.cumsum(histogram[:, :0:-1], axis=1)[:, ::-1]
+    return T.reshape(*batch, -1, longest)
 
 
 def rise(T: jax.Array, x: jax.Array, now: jax.Array) -> jax.Array:
@@ -102,8 +104,9 @@ def update_beta_parameters(
     known better than their size.
     """
     per_component = any(value.ndim for value in values.values())
-    T = {name: tails(c, longest, per_component) for name, c in (("alpha", A), ("beta", B))}
-    T_sum = tails(A + B, longest, per_component)
+    tables = jnp.stack([A, B, A + B])  # of all three in one call, which is compiled once
+    T_alpha, T_beta, T_sum = tails(tables, longest, per_component)
+    T = {"alpha": T_alpha, "beta": T_beta}
 
     def move(now: Values, key: jax.Array, names: tuple[str, ...], by: jax.Array) -> Values:
         """Draw t and multiply what `names` says by exp(t by), of alpha and beta."""

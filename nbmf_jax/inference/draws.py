@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from itertools import accumulate
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -58,55 +57,50 @@ def inside_unit_interval(x: jax.Array) -> jax.Array:
 
 def _log_gamma(key: jax.Array, shape: jax.Array) -> jax.Array:
     """Gamma(a) for a < 1 is Gamma(a + 1) U^(1/a)."""
-    key_first, key_retries = jax.random.split(key)
-    boost, *trial = draw_uniforms(key_first, (3, *shape.shape), shape.dtype)
+    key_boost, key_trials = jax.random.split(key)
     small = shape < 1
-    above_one = jnp.where(small, shape + 1, shape)
-    drawn, accepted = _trial(trial, above_one)
-    drawn = _retry(key_retries, above_one, drawn, accepted)
-    return jnp.where(small, drawn + jnp.log1p(-boost) / shape, drawn)
+    drawn = _log_gamma_above_one(key_trials, jnp.where(small, shape + 1, shape))
+    log_U = jnp.log1p(-draw_uniforms(key_boost, shape.shape, shape.dtype))
+    return jnp.where(small, drawn + log_U / shape, drawn)
 
 
-def _retry(key: jax.Array, shape: jax.Array, drawn: jax.Array, accepted: jax.Array) -> jax.Array:
-    """Replace what was not accepted, by trials of few entries at once if there are many."""
+def _log_gamma_above_one(key: jax.Array, shape: jax.Array) -> jax.Array:
     if shape.size < _WORTH_COMPACTING:
-        return _try_until_accepted(key, shape, drawn, accepted)
+        return _try_until_accepted(key, shape)
+    key, key_first = jax.random.split(key)
+    drawn, accepted = _trial(key_first, shape)
 
-    def some(state: _State) -> _State:
+    def retry(state: _State) -> _State:
         key, drawn, accepted = state
-        key, key_trials = jax.random.split(key)
+        key, key_retry = jax.random.split(key)
         size = shape.size // _RETRY_SHARE
         (index,) = jnp.nonzero(~accepted, size=size, fill_value=shape.size)
-        shapes = shape.at[index].get(mode="fill", fill_value=1)
-        again = _try_until_accepted(key_trials, shapes, shapes, jnp.zeros(size, bool))
+        again = _try_until_accepted(key_retry, shape.at[index].get(mode="fill", fill_value=1))
         drawn = drawn.at[index].set(again, mode="drop")
         return key, drawn, accepted.at[index].set(True, mode="drop")
 
-    return lax.while_loop(lambda state: ~state[2].all(), some, (key, drawn, accepted))[1]
+    return lax.while_loop(lambda state: ~state[2].all(), retry, (key, drawn, accepted))[1]
 
 
-def _try_until_accepted(
-    key: jax.Array, shape: jax.Array, drawn: jax.Array, accepted: jax.Array
-) -> jax.Array:
+def _try_until_accepted(key: jax.Array, shape: jax.Array) -> jax.Array:
     """Trials for all entries until each has been accepted once."""
 
     def body(state: _State) -> _State:
         key, drawn, accepted = state
         key, key_trial = jax.random.split(key)
-        uniforms = draw_uniforms(key_trial, (2, *shape.shape), shape.dtype)
-        again, accepted_now = _trial(uniforms, shape)
+        again, accepted_now = _trial(key_trial, shape)
         return key, jnp.where(accepted, drawn, again), accepted | accepted_now
 
-    return lax.while_loop(lambda state: ~state[2].all(), body, (key, drawn, accepted))[1]
+    start = (key, jnp.zeros_like(shape), jnp.zeros(shape.shape, bool))
+    return lax.while_loop(lambda state: ~state[2].all(), body, start)[1]
 
 
-def _trial(uniforms: Any, shape: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _trial(key: jax.Array, shape: jax.Array) -> tuple[jax.Array, jax.Array]:
     """One proposal of Marsaglia & Tsang per entry (shape >= 1): log value, and was it accepted.
 
-    Both of its random numbers come from one call for uniform ones: each call has its price, above
-    all when compiled.
+    Both of its random numbers come from one call for uniform ones: calls take long to compile.
     """
-    for_normal, for_height = uniforms
+    for_normal, for_height = draw_uniforms(key, (2, *shape.shape), shape.dtype)
     above_minus_one = jnp.nextafter(-jnp.ones((), shape.dtype), 0)
     x = math.sqrt(2) * lax.erf_inv(jnp.maximum(2 * for_normal - 1, above_minus_one))
     log_U = jnp.log1p(-for_height)
