@@ -22,7 +22,6 @@ from jax import lax
 from nbmf_jax.inference.categorical import (
     count_labels,
     draw_index,
-    draw_labels_evenly,
     draw_uniforms,
     pad,
     padded_size,
@@ -33,11 +32,14 @@ from nbmf_jax.inference.draws import (
     dirichlet_from_log_gammas,
     draw_log_gammas,
 )
+from nbmf_jax.inference.rare_components import is_worthwhile, sweep_common_and_rare
 from nbmf_jax.models import beta_dir
 
 __all__ = ["Counts", "Priors", "count", "draw_factors", "initial_labels", "log_joint", "sweep"]
 
 NUM_LABELS = 1
+
+_NUM_COMMON = 63  # with the one that stands for the rare ones 8 blocks of 8
 
 
 class Priors(NamedTuple):
@@ -63,7 +65,7 @@ class Counts(NamedTuple):
 
 def initial_labels(key: jax.Array, V: jax.Array, num_components: int) -> jax.Array:
     """Uniform start: (1, F, N) labels."""
-    return draw_labels_evenly(key, (NUM_LABELS, *V.shape), num_components)
+    return jax.random.randint(key, (NUM_LABELS, *V.shape), 0, num_components)
 
 
 def draw_labels(key: jax.Array, V: jax.Array, W: jax.Array, H: jax.Array) -> jax.Array:
@@ -121,6 +123,25 @@ def sweep(
     key: jax.Array, V: jax.Array, labels: jax.Array, counts: Counts, priors: Priors
 ) -> tuple[jax.Array, Counts]:
     """Draw every label once; labels (1, F, N), V True for ones."""
+
+    def among_all() -> tuple[jax.Array, Counts]:
+        return sweep_all(key, V, labels, counts, priors)
+
+    def common_and_rare() -> tuple[jax.Array, Counts]:
+        return sweep_common_and_rare(
+            key, conditional_weights, V, labels, counts, priors, _NUM_COMMON
+        )
+
+    worthwhile = is_worthwhile(counts, priors, _NUM_COMMON)
+    if worthwhile is False:  # known beforehand
+        return among_all()
+    return lax.cond(worthwhile, common_and_rare, among_all)
+
+
+def sweep_all(
+    key: jax.Array, V: jax.Array, labels: jax.Array, counts: Counts, priors: Priors
+) -> tuple[jax.Array, Counts]:
+    """`sweep`, always drawing among all components."""
     K = len(counts.L)
 
     def draw(counters: Sides, prior: Sides, v: jax.Array, uniforms: Labels) -> Labels:

@@ -24,7 +24,6 @@ __all__ = [
     "block_shape",
     "count_labels",
     "draw_index",
-    "draw_labels_evenly",
     "draw_uniforms",
     "exact_dot",
     "pad",
@@ -74,11 +73,6 @@ def draw_index(weights: jax.Array, uniforms: jax.Array) -> jax.Array:
 def draw_uniforms(key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
     """The numbers of `jax.random.uniform`, drawn as one line: that compiles in half the time."""
     return jax.random.uniform(key, (math.prod(shape),), dtype).reshape(shape)
-
-
-def draw_labels_evenly(key: jax.Array, shape: tuple[int, ...], below: int) -> jax.Array:
-    """Labels 0, 1, ... `below` - 1, for a start: as even as 23 bits can be, and soon compiled."""
-    return (draw_uniforms(key, shape, jnp.float32) * below).astype(jnp.int32)
 
 
 def stored(x: jax.Array) -> jax.Array:

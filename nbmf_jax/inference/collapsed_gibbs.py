@@ -76,7 +76,8 @@ class CollapsedGibbs(MCMCKernel):
     `init_params={"assignments": ...}` (with a leading chain axis for several chains), or from
     labels drawn given the means of a `VariationalPosterior`: `init_params=posterior`, and
     `posterior.for_chains(4)` for four chains. All of MCMC's chain methods work, and give the same
-    draws for the same keys. Pass V as a NumPy or JAX array with NaN for missing: a DataFrame
+    draws for the same keys (except that from 400 components on vectorised chains choose together
+    how to sweep: see `rare_components`). Pass V as a NumPy or JAX array with NaN for missing: a DataFrame
     works too, but is traced again at every run.
 
     >>> import jax, nbmf_jax as nbmf

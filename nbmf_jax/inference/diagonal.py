@@ -129,12 +129,12 @@ def sweep_diagonals(
         def counted(lane: jax.Array, long: jax.Array, labels: Labels, by: int) -> Any:
             lane_line, long_line = lane_first(counted_in(v, labels))
             return (
-                _add(lane, jnp.where(observed, lane_line, lane.shape[0]), lanes, by),
-                _add(long, jnp.where(observed, long_line, long.shape[0]), lanes + d, by),
+                add(lane, jnp.where(observed, lane_line, lane.shape[0]), lanes, by),
+                add(long, jnp.where(observed, long_line, long.shape[0]), lanes + d, by),
             )
 
         lane, long = counted(lane, long, old, -1)
-        here = lane_first(Sides(_parts(lane, lines), _windows(long, lines, d, num_lanes)))
+        here = lane_first(Sides(parts(lane, lines), windows(long, lines, d, num_lanes)))
         prior_window = jax.tree.map(lambda table: window(table, d, num_lanes), long_prior)
         prior = lane_first(Sides(lane_prior, prior_window))
         drawn = draw(here, prior, v, uniforms)
@@ -160,17 +160,19 @@ def window(table: jax.Array, d: jax.Array, num_lanes: int) -> jax.Array:
     return lax.dynamic_slice_in_dim(table, d, num_lanes, axis=1)
 
 
-def _parts(table: jax.Array, lines: int) -> tuple[jax.Array, ...]:
+def parts(table: jax.Array, lines: int) -> tuple[jax.Array, ...]:
+    """The parts of a table, each with so many lines."""
     return tuple(table[i : i + lines] for i in range(0, table.shape[0], lines))
 
 
-def _windows(table: jax.Array, lines: int, d: jax.Array, num_lanes: int) -> tuple[jax.Array, ...]:
+def windows(table: jax.Array, lines: int, d: jax.Array, num_lanes: int) -> tuple[jax.Array, ...]:
+    """Columns [d, d + num_lanes) of each part."""
     # Cut each part out of the table directly: XLA does not vectorise a slice of a slice.
     starts = range(0, table.shape[0], lines)
     return tuple(lax.dynamic_slice(table, (i, d), (lines, num_lanes)) for i in starts)
 
 
-def _add(table: jax.Array, line: jax.Array, columns: jax.Array, by: int) -> jax.Array:
+def add(table: jax.Array, line: jax.Array, columns: jax.Array, by: Any) -> jax.Array:
     """Add to one line per column, in place; a missing cell points past the end and is dropped."""
     return table.at[line, columns].add(
         jnp.asarray(by, table.dtype), mode="drop", wrap_negative_indices=False

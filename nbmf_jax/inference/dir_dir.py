@@ -23,7 +23,6 @@ from jax import lax
 from nbmf_jax.inference.categorical import (
     count_labels,
     draw_index,
-    draw_labels_evenly,
     draw_uniforms,
     pad,
 )
@@ -58,8 +57,8 @@ class Counts(NamedTuple):
 def initial_labels(key: jax.Array, V: jax.Array, num_components: int) -> jax.Array:
     """Uniform start among the pairs that V allows: (2, F, N) labels z, c."""
     key_z, key_c = jax.random.split(key)
-    z = draw_labels_evenly(key_z, V.shape, num_components)
-    step = 1 + draw_labels_evenly(key_c, V.shape, num_components - 1)
+    z = jax.random.randint(key_z, V.shape, 0, num_components)
+    step = jax.random.randint(key_c, V.shape, 1, num_components)
     return jnp.stack([z, jnp.where(V, z, (z + step) % num_components)])
 
 

@@ -529,7 +529,7 @@ def test_transition_frequencies(kind, name):
 
 def leave_own_cell(monkeypatch):
     """Break the sampler: the own cell stays in the counters while it is drawn anew."""
-    right, late = diagonal._add, []
+    right, late = diagonal.add, []
 
     def add(table, line, columns, by):
         if by < 0:
@@ -537,4 +537,4 @@ def leave_own_cell(monkeypatch):
             return table
         return right(right(table, late.pop(0), columns, -1), line, columns, by)
 
-    monkeypatch.setattr(diagonal, "_add", add)
+    monkeypatch.setattr(diagonal, "add", add)

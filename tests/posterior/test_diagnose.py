@@ -211,4 +211,4 @@ def test_dir_dir_on_parliament_names_the_trapped_chain():
     share = np.stack([np.bincount(x.ravel(), minlength=100) for x in z]) / V.size
     assert share.max(1).mean() > 0.8
     in_use = int(np.median((share >= 0.01).sum(1)))
-    assert f"{in_use} components in use" in diagnosis.verdict
+    assert f"{in_use} component{'s' * (in_use > 1)} in use" in diagnosis.verdict

@@ -1,0 +1,264 @@
+"""Sweeps of Beta-Dir whose cost hardly grows with K: common components, and rare ones.
+
+Most cells belong to a few *common* components; all the others, the *rare* ones, together hold few
+cells of a row. The label of a cell is drawn among the common components and one more that stands
+for all the rare ones, whose weight is an upper bound of theirs (a ratio of counters is below 1):
+
+    sum_(k rare) (gamma_k + L_fk)  >=  sum_(k rare) (gamma_k + L_fk) (alpha_k + A_kn)^v
+                                       (beta_k + B_kn)^(1 - v) / (alpha_k + beta_k + A_kn + B_kn)
+
+Only where that one is drawn are the rare weights computed: the draw then stands with the
+probability that they fill the bound, and is otherwise made again among all K components. Every
+label therefore has exactly the conditional of `beta_dir`, whichever components are called common;
+here they are the largest at the start of the sweep.
+
+Counters of common components are kept and swept as in `diagonal`. Those of rare ones are read for
+single cells, and are kept cell-major: rows of R = K - C entries (2 R for zeros and ones).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.custom_batching import custom_vmap
+
+from nbmf_jax.inference.categorical import draw_index, draw_uniforms, pad, padded_size
+from nbmf_jax.inference.diagonal import (
+    Layout,
+    Sides,
+    add,
+    copy_to_tail,
+    parts,
+    prior_with_tail,
+    window,
+    windows,
+    with_tail,
+    without_tail,
+)
+
+__all__ = ["is_worthwhile", "sweep_common_and_rare"]
+
+_FEWEST_COMPONENTS = 400  # below, drawing among all of them costs no more
+_MOST_RARE_DRAWS = 1 / 20  # of all cells; each of them costs as much as some 40 common ones
+
+
+Weigh = Callable[[Sides, Sides, jax.Array], jax.Array]
+
+
+class _Tables(NamedTuple):
+    """Counters, lane side and long side of each."""
+
+    common: Sides  # as in `diagonal`, the long side with its tail
+    rare: Sides  # (num_lanes, R or 2 R) and (num_long, R or 2 R)
+
+
+def is_worthwhile(counts: Any, priors: Any, num_common: int) -> jax.Array | bool:
+    """Will a sweep with so many common components be faster? The same answer for all chains."""
+    K, F = counts.L.shape
+    if max(_FEWEST_COMPONENTS, 2 * num_common) > K:
+        return False
+    sizes, (common, _) = counts.sizes, lax.top_k(counts.sizes, num_common)
+    rare_cells = sizes.sum() - common.sum()
+    rare_gamma = jnp.broadcast_to(priors.gamma, (K, F)).sum()  # nearly all of it
+    return _of_all_chains(2 * rare_cells + rare_gamma < _MOST_RARE_DRAWS * sizes.sum())
+
+
+@custom_vmap
+def _of_all_chains(flag: jax.Array) -> jax.Array:
+    """The flag; when chains are vectorised one flag for all, so that a branch stays a branch."""
+    return flag
+
+
+@_of_all_chains.def_vmap  # type: ignore[untyped-decorator]
+def _(axis_size: int, in_batched: Any, flag: jax.Array) -> tuple[jax.Array, bool]:
+    return _of_all_chains(flag.all(0) if in_batched[0] else flag), False
+
+
+def sweep_common_and_rare(
+    key: jax.Array, weigh: Weigh, V: jax.Array, labels: jax.Array, counts: Any, priors: Any, C: int
+) -> tuple[jax.Array, Any]:
+    """Draw every label once; `weigh` is `conditional_weights`, the rest as in `beta_dir.sweep`.
+
+    C is the number of common components.
+    """
+    K, layout = len(counts.L), Layout.of(V.shape)
+    _, num_lanes, num_long = layout
+    order = jnp.argsort(-counts.sizes)
+    rank = jnp.argsort(order)
+
+    common, rare = _split_counts(_taken(counts, order), C)
+    lane, long = layout.lane_first(common)
+    start = _Tables(Sides(lane, with_tail(long, num_lanes)), layout.lane_first(rare))
+    z = jnp.append(rank, K)[labels[0].astype(jnp.int32)]
+    uniforms = draw_uniforms(key, (2, num_long, num_lanes), counts.L.dtype)
+    cells = (jnp.arange(num_long), *map(layout.to_diagonals, (V, z)), *uniforms)
+
+    step = _Step.of(weigh, layout, _taken(priors, order), C)
+    tables, drawn = lax.scan(step.diagonal, start, cells)
+    lane, long = tables.common
+    common = layout.lane_first(Sides(lane, without_tail(long, num_lanes)))
+    after = _join(type(counts), common, layout.lane_first(tables.rare), C)
+    z = jnp.append(order, K).astype(labels.dtype)[layout.from_diagonals(drawn)]
+    return z[None], _taken(after, rank)
+
+
+def _taken(tables: Any, order: jax.Array) -> Any:
+    return jax.tree.map(lambda table: table[order], tables)
+
+
+class _Step(NamedTuple):
+    """What all diagonals have in common; labels are ranks by size here."""
+
+    weigh: Weigh
+    layout: Layout
+    num_common: int
+    num_rare: int
+    common_prior: Sides  # lane side and long side, the latter with its tail
+    rare_prior: tuple[jax.Array, ...]  # gamma, alpha, beta, cell-major
+
+    @classmethod
+    def of(cls, weigh: Weigh, layout: Layout, priors: Any, C: int) -> _Step:
+        """A step for hyperparameters that are ordered like the labels."""
+        common, rare = _split_priors(priors, C)
+        lane, long = layout.lane_first(common)
+        long = jax.tree.map(lambda table: prior_with_tail(table, layout.num_lanes), long)
+        return cls(weigh, layout, C, len(priors.gamma) - C, Sides(lane, long), rare)
+
+    @property
+    def lines(self) -> int:
+        """Of a table of common components: one more for all the rare ones, and the padding."""
+        return padded_size(self.num_common + 1)
+
+    def diagonal(self, tables: _Tables, cells: Any) -> tuple[_Tables, jax.Array]:
+        """Draw the labels of one diagonal; the body of the scan."""
+        d, v, old, uniforms, others = cells
+        observed = old < self.num_common + self.num_rare
+        tables = self.counted(tables, d, v, old, -1)
+        weights = self.common_weights(tables, d, v)
+        drawn = draw_index(weights, uniforms)
+
+        def settle_next(state: Any) -> Any:
+            unsettled, drawn = state
+            i = jnp.argmax(unsettled)
+            label = self.settled(tables, d, i, weights, v[i], uniforms[i], others[i])
+            return unsettled.at[i].set(False), drawn.at[i].set(label)
+
+        unsettled = (drawn == self.num_common) & observed
+        _, drawn = lax.while_loop(lambda state: state[0].any(), settle_next, (unsettled, drawn))
+        new = jnp.where(observed, drawn, old)
+        common, rare = self.counted(tables, d, v, new, +1)
+        long = copy_to_tail(common.column, d, self.layout.num_long)
+        return _Tables(Sides(common.row, long), rare), new
+
+    def counted(
+        self, tables: _Tables, d: jax.Array, v: jax.Array, label: jax.Array, by: int
+    ) -> _Tables:
+        """Add to the counters of one cell per lane; what is missing points past the end."""
+        C, R, lines = self.num_common, self.num_rare, self.lines
+        is_common, is_rare = label < C, (label >= C) & (label < C + R)
+        line = Sides(
+            row=jnp.where(is_common, label, jnp.where(is_rare, C, lines)),
+            column=jnp.where(is_common, label + v * lines, 2 * lines),
+        )
+        entry = Sides(
+            row=jnp.where(is_rare, label - C, R),
+            column=jnp.where(is_rare, label - C + v * R, 2 * R),
+        )
+        (lane_line, long_line), (lane_entry, long_entry) = map(
+            self.layout.lane_first, (line, entry)
+        )
+        lanes = jnp.arange(self.layout.num_lanes)
+        place = (lanes + d) % self.layout.num_long
+        twice = jnp.where(is_rare, 2 * by, by)  # in the line of all rare ones: see `_split_counts`
+        (lane, long), (rare_lane, rare_long) = tables
+        return _Tables(
+            Sides(add(lane, lane_line, lanes, twice), add(long, long_line, lanes + d, twice)),
+            Sides(add(rare_lane, lanes, lane_entry, by), add(rare_long, place, long_entry, by)),
+        )
+
+    def common_weights(self, tables: _Tables, d: jax.Array, v: jax.Array) -> jax.Array:
+        """(lines, num_lanes) conditional weights, the bound among them."""
+        num_lanes, (lane, long) = self.layout.num_lanes, tables.common
+        here = Sides(parts(lane, self.lines), windows(long, self.lines, d, num_lanes))
+        lane_prior, long_prior = self.common_prior
+        long_prior = jax.tree.map(lambda table: window(table, d, num_lanes), long_prior)
+        lane_first = self.layout.lane_first
+        return self.weigh(lane_first(here), lane_first(Sides(lane_prior, long_prior)), v)
+
+    def settled(
+        self,
+        tables: _Tables,
+        d: jax.Array,
+        i: jax.Array,
+        weights: jax.Array,
+        v: jax.Array,
+        uniform: jax.Array,
+        another: jax.Array,
+    ) -> jax.Array:
+        """The label of lane i, for which the bound was drawn."""
+        C, R, place = self.num_common, self.num_rare, (d + i) % self.layout.num_long
+        lane_first = self.layout.lane_first
+        L, BA = lane_first(Sides(tables.rare.row[i], tables.rare.column[place]))
+        row, column = lane_first(Sides(i, place))
+        gamma, alpha, beta = map(_line, self.rare_prior, (row, column, column))
+        rare = self.weigh(Sides((L,), (BA[:R], BA[R:])), Sides(gamma, (alpha, beta)), v)
+        of_lane = lax.dynamic_slice_in_dim(weights, i, 1, axis=1)[:, 0]
+        common, bound = of_lane[:C], of_lane[C]
+        uniform = _second_uniform(uniform, another, common.sum(), rare.sum(), bound)
+        return draw_index(pad(jnp.concatenate([common, rare])[:, None]), uniform[None])[0]
+
+
+def _second_uniform(
+    uniform: jax.Array, another: jax.Array, common: jax.Array, rare: jax.Array, bound: jax.Array
+) -> jax.Array:
+    """For the draw among all components, common ones first, of a cell that drew the bound.
+
+    Its number says how far into the bound it is: if not beyond the rare weights, there it stays;
+    if beyond, it has to be drawn anew.
+    """
+    within = jnp.maximum(uniform * (common + bound) - common, 0)
+    return jnp.where(within < rare, (common + within) / (common + rare), another)
+
+
+def _split_counts(counts: Any, C: int) -> tuple[Sides, Sides]:
+    """Tables of the common components, with a line for all rare ones, and of the rare ones."""
+    L, A, B = counts
+    # The last line has alpha = beta = 1 and counts nothing in columns: its ratio is 1/2, and so
+    # everything else about it is doubled.
+    nothing = jnp.zeros((1, A.shape[1]), A.dtype)
+    bound = 2 * L[C:].sum(0, keepdims=True)
+    zeros, ones = (pad(jnp.concatenate([table[:C], nothing])) for table in (B, A))
+    common = Sides(pad(jnp.concatenate([L[:C], bound])), jnp.concatenate([zeros, ones]))
+    return common, Sides(L[C:].T, jnp.concatenate([B[C:], A[C:]]).T)
+
+
+def _split_priors(priors: Any, C: int) -> tuple[Sides, tuple[jax.Array, ...]]:
+    gamma, alpha, beta = priors
+    bound = 2 * gamma[C:].sum(0, keepdims=True)
+    one = jnp.ones((1, 1), gamma.dtype)
+    beta_prior = tuple(
+        pad(jnp.concatenate([table[:C], jnp.broadcast_to(one, (1, table.shape[1]))]), 1.0)
+        for table in (alpha, beta)
+    )
+    common = Sides(pad(jnp.concatenate([gamma[:C], bound])), beta_prior)
+    return common, tuple(table[C:].T for table in (gamma, alpha, beta))
+
+
+def _join(kind: Any, common: Sides, rare: Sides, C: int) -> Any:
+    """Inverse of `_split_counts`."""
+    zeros, ones = jnp.split(common.column, 2)
+    rare_zeros, rare_ones = jnp.split(rare.column.T, 2)
+    return kind(
+        L=jnp.concatenate([common.row[:C], rare.row.T]),
+        A=jnp.concatenate([ones[:C], rare_ones]),
+        B=jnp.concatenate([zeros[:C], rare_zeros]),
+    )
+
+
+def _line(table: jax.Array, index: jax.Array) -> jax.Array:
+    """A row or column's priors; one line may serve all."""
+    return table[0] if len(table) == 1 else table[index]
