@@ -77,8 +77,8 @@ class CollapsedGibbs(MCMCKernel):
     labels drawn given the means of a `VariationalPosterior`: `init_params=posterior`, and
     `posterior.for_chains(4)` for four chains. All of MCMC's chain methods work, and give the same
     draws for the same keys (except that from 400 components on vectorised chains choose together
-    how to sweep: see `rare_components`). Pass V as a NumPy or JAX array with NaN for missing: a DataFrame
-    works too, but is traced again at every run.
+    how to sweep: see `rare_components`). Pass V as a NumPy or JAX array with NaN for missing: a
+    DataFrame works too, but is traced again at every run.
 
     >>> import jax, nbmf_jax as nbmf
     >>> from numpyro.infer import MCMC
