@@ -104,8 +104,8 @@ def timed_draws(
         return state, (getattr(state, kernel.sample_field), energy_of(state))
 
     def energy_of(state: Any) -> Any:
-        of_all = getattr(state, "hmc_state", state)
-        return getattr(of_all, "potential_energy", np.float32(np.nan))
+        inner = getattr(state, "hmc_state", state)
+        return getattr(inner, "potential_energy", np.float32(np.nan))
 
     @jax.jit
     def loop(state: Any) -> Any:

@@ -88,7 +88,7 @@ def compare_samplers(
 
 
 def _effective_draws(kernel: Any, V: np.ndarray, draws: dict[str, Any]) -> dict[str, float]:
-    """Bulk ESS per second of entries of W H (median) and of the log joint."""
+    """Bulk ESS per second of entries of W H (median) and of the log density that it samples."""
     samples, energy, seconds = timed_draws(kernel, (V,), **draws, num_chains=_NUM_CHAINS)
     rows, columns = (np.random.default_rng(0).integers(size, size=_NUM_ENTRIES) for size in V.shape)
     W, H = samples["W"][:, :, rows], samples["H"][..., columns]
@@ -97,7 +97,7 @@ def _effective_draws(kernel: Any, V: np.ndarray, draws: dict[str, Any]) -> dict[
     joint = az.ess(energy, method="bulk")
     return {
         "entries of W H": float(np.median(ess)) / seconds,
-        "log joint": float(joint) / seconds,
+        "own log joint": float(joint) / seconds,
     }
 
 
@@ -108,8 +108,10 @@ def _nuts() -> dict[str, Any]:
 
 
 def _discrete() -> dict[str, Any]:
-    """The labels as a discrete site. One step visits every cell with a pass over all of V, which
-    rules out any but the smallest matrix."""
+    """The labels as a discrete site.
+
+    A step visits every cell with K - 1 passes over all of V: only for the smallest matrices.
+    """
     model = nbmf.BetaDir(8)
     kernel = DiscreteHMCGibbs(NUTS(model.augmented))
     draws = {"num_warmup": 500, "num_samples": 500, "vectorizes": False}

@@ -70,6 +70,10 @@ def _draw_concentrations(
     key: jax.Array, hdp: HDP, values: Values, tables: jax.Array, labels: jax.Array
 ) -> Values:
     """g0 and g1, those of them that have a prior; given the tables they are independent."""
+    priors = {name: getattr(hdp, name) for name in OF_HDP}
+    priors = {name: prior for name, prior in priors.items() if isinstance(prior, Distribution)}
+    if not priors:
+        return {}
     K = len(tables)
     row_sums = (labels < K).sum(1, dtype=tables.dtype)
     T = tails(row_sums[None], labels.shape[1], by_component=False)
@@ -81,10 +85,6 @@ def _draw_concentrations(
         return log_rising(new / K, tables).sum() - log_rising(new, tables.sum())
 
     evidence = dict(zip(OF_HDP, (evidence_of_g0, evidence_of_g1), strict=True))
-    priors = {name: getattr(hdp, name) for name in OF_HDP}
-    priors = {name: prior for name, prior in priors.items() if isinstance(prior, Distribution)}
-    if not priors:
-        return {}
 
     def log_density(t: jax.Array) -> jax.Array:
         def of(name: str, t: jax.Array) -> jax.Array:

@@ -134,18 +134,19 @@ class CollapsedGibbs(MCMCKernel):
         vectorized = not is_prng_key(rng_key)
         start = _check_start(self._model, V, init_params, vectorized)
 
-        init_chain = partial(self._init_chain, V=V, num_warmup=num_warmup)
+        init_chain = partial(self._start_chain, V=V, num_warmup=num_warmup)
         if vectorized:
             axes = (0, None if start is None else 0)
             return jax.vmap(init_chain, axes, _CHAIN_AXES)(rng_key, start)
         return init_chain(rng_key, start)
 
-    def _init_chain(
+    def _start_chain(
         self, key: jax.Array, start: Any, V: jax.Array, num_warmup: int
     ) -> CollapsedGibbsState:
         key, key_start = jax.random.split(key)
-        # Outside the program: there it is not known whether priors have means.
-        values = learning.start_values(jax.random.fold_in(key_start, 1), self._model)
+        # Outside the program: there it is not known whether priors have means. Not 0 or 1, which
+        # would be the keys that `key_start` is split into.
+        values = learning.start_values(jax.random.fold_in(key_start, 2), self._model)
         return _init_chain(key, key_start, start, values, self._model.given(values), V, num_warmup)
 
     def sample(

@@ -85,11 +85,11 @@ def _total_given_aside(key: jax.Array, total: jax.Array, row_sums: jax.Array) ->
 def update_beta_parameters(
     key: jax.Array,
     priors: dict[str, Any],
-    values: dict[str, jax.Array],
+    values: Values,
     A: jax.Array,
     B: jax.Array,
     longest: int,
-) -> dict[str, jax.Array]:
+) -> Values:
     """Draw those of alpha and beta that have a prior, given the counters A, B (K, N).
 
     Args:
@@ -109,7 +109,7 @@ def update_beta_parameters(
     T = {"alpha": T_alpha, "beta": T_beta}
 
     def move(now: Values, key: jax.Array, names: tuple[str, ...], by: jax.Array) -> Values:
-        """Draw t and multiply what `names` says by exp(t by), of alpha and beta."""
+        """Draw t, and multiply those of alpha and beta that are named by exp(t by)."""
 
         def moved(t: jax.Array) -> Values:
             portion = dict(zip(T, by, strict=True))

@@ -27,7 +27,22 @@ from jax import lax
 
 from nbmf_jax.inference.categorical import draw_uniforms, padded_size
 
-__all__ = ["Labels", "Layout", "Sides", "skew", "sweep_diagonals", "unskew"]
+__all__ = [
+    "Labels",
+    "Layout",
+    "Sides",
+    "add",
+    "copy_to_tail",
+    "parts",
+    "prior_with_tail",
+    "skew",
+    "sweep_diagonals",
+    "unskew",
+    "window",
+    "windows",
+    "with_tail",
+    "without_tail",
+]
 
 
 Labels = tuple[jax.Array, ...]

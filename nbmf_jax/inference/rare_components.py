@@ -10,10 +10,10 @@ for all the rare ones, whose weight is an upper bound of theirs (a ratio of coun
 Only where that one is drawn are the rare weights computed: the draw then stands with the
 probability that they fill the bound, and is otherwise made again among all K components. Every
 label therefore has exactly the conditional of `beta_dir`, whichever components are called common;
-here they are the largest at the start of the sweep.
+here they are the C largest at the start of the sweep.
 
-Counters of common components are kept and swept as in `diagonal`. Those of rare ones are read for
-single cells, and are kept cell-major: rows of R = K - C entries (2 R for zeros and ones).
+Counters of common components are kept and swept as in `diagonal`. Those of the R = K - C rare ones
+are read for single cells, and are kept with components last: (F, R), and (N, 2 R), zeros and ones.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ class _Tables(NamedTuple):
     """Counters, lane side and long side of each."""
 
     common: Sides  # as in `diagonal`, the long side with its tail
-    rare: Sides  # (num_lanes, R or 2 R) and (num_long, R or 2 R)
+    rare: Sides  # components last, (num_lanes, R or 2 R) and (num_long, R or 2 R)
 
 
 def is_worthwhile(counts: Any, priors: Any, num_common: int) -> jax.Array | bool:
-    """Will a sweep with so many common components be faster? The same answer for all chains."""
+    """Will a sweep with so many common components be faster? One answer for vectorised chains."""
     K, F = counts.L.shape
     if max(_FEWEST_COMPONENTS, 2 * num_common) > K:
         return False
@@ -118,7 +118,7 @@ class _Step(NamedTuple):
     num_common: int
     num_rare: int
     common_prior: Sides  # lane side and long side, the latter with its tail
-    rare_prior: tuple[jax.Array, ...]  # gamma, alpha, beta, cell-major
+    rare_prior: tuple[jax.Array, ...]  # gamma, alpha, beta, components last
 
     @classmethod
     def of(cls, weigh: Weigh, layout: Layout, priors: Any, C: int) -> _Step:
@@ -204,7 +204,7 @@ class _Step(NamedTuple):
         lane_first = self.layout.lane_first
         L, BA = lane_first(Sides(tables.rare.row[i], tables.rare.column[place]))
         row, column = lane_first(Sides(i, place))
-        gamma, alpha, beta = map(_line, self.rare_prior, (row, column, column))
+        gamma, alpha, beta = map(_priors_of, self.rare_prior, (row, column, column))
         rare = self.weigh(Sides((L,), (BA[:R], BA[R:])), Sides(gamma, (alpha, beta)), v)
         of_lane = lax.dynamic_slice_in_dim(weights, i, 1, axis=1)[:, 0]
         common, bound = of_lane[:C], of_lane[C]
@@ -227,7 +227,7 @@ def _second_uniform(
 def _split_counts(counts: Any, C: int) -> tuple[Sides, Sides]:
     """Tables of the common components, with a line for all rare ones, and of the rare ones."""
     L, A, B = counts
-    # The last line has alpha = beta = 1 and counts nothing in columns: its ratio is 1/2, and so
+    # Line C has alpha = beta = 1 and counts nothing in columns: its ratio is 1/2, and so
     # everything else about it is doubled.
     nothing = jnp.zeros((1, A.shape[1]), A.dtype)
     bound = 2 * L[C:].sum(0, keepdims=True)
@@ -259,6 +259,6 @@ def _join(kind: Any, common: Sides, rare: Sides, C: int) -> Any:
     )
 
 
-def _line(table: jax.Array, index: jax.Array) -> jax.Array:
+def _priors_of(table: jax.Array, index: jax.Array) -> jax.Array:
     """A row or column's priors; one line may serve all."""
     return table[0] if len(table) == 1 else table[index]

@@ -37,14 +37,14 @@ def always_aside(monkeypatch, request):
     return request.param
 
 
-def smallest_p_value(kind, name):
-    """One sweep from each of three states against the rows of the exact transition matrix."""
+def smallest_p_value(kind, name, per="line"):
+    """One sweep from each of two states against the rows of the exact transition matrix."""
     V, K = CASES[name]
     V = np.array(V, float)
     rng = np.random.default_rng(len(name) + K)
-    model = random_model(rng, kind, V.shape, K, "line", 0.1, 1.5)
+    model = random_model(rng, kind, V.shape, K, per, 0.1, 1.5)
     states, posterior, T = transition_matrix(model, V)
-    starts = [np.argmax(posterior), np.argmin(posterior), rng.integers(len(states))]
+    starts = [np.argmax(posterior), rng.integers(len(states))]
     drawn = (many_sweeps(model, V, states[s], NUM_KEYS) for s in starts)
     return min(p_value(frequencies(states, z, K), T[s]) for s, z in zip(starts, drawn, strict=True))
 
@@ -55,6 +55,10 @@ def test_transition_probabilities(kind, name, always_aside):
     p = smallest_p_value(kind, name)
     print(f"\n{kind.__name__} {name}, {always_aside} common: p = {p:.3f}")
     assert p > MIN_P_VALUE
+
+
+def test_hyperparameters_that_all_rows_share(always_aside):
+    assert smallest_p_value(BetaDir, "2 x 2", per="component") > MIN_P_VALUE
 
 
 def test_the_comparison_has_power(monkeypatch, always_aside):
@@ -98,3 +102,16 @@ def test_chosen_where_it_wins():
     assert jax.vmap(worthwhile)(jnp.stack([few, few])).all()
     small = beta_dir.Counts(*(jnp.ones((100, 1)) for _ in range(3)))
     assert rare_components.is_worthwhile(small, None, C) is False
+
+
+def test_a_branch_stays_a_branch_when_chains_are_vectorised():
+    """With a flag for each chain both ways of sweeping would run, and one be thrown away."""
+    model, V = BetaDir(400), jnp.zeros((3, 4))
+    labels = collapsed.initial_assignments(jax.random.key(0), model, V)
+    start = collapsed.assign(model, V, labels)
+    chains = jax.tree.map(lambda x: jnp.stack([x, x]), start)
+    keys = jax.random.split(jax.random.key(1))
+    program = jax.make_jaxpr(
+        jax.vmap(lambda key, state: collapsed.advance(key, model, V, state, num_sweeps=2))
+    )(keys, chains)
+    assert "cond[" in str(program)
