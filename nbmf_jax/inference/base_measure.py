@@ -23,13 +23,11 @@ from jax import lax
 from numpyro.distributions import Distribution
 
 from nbmf_jax.inference.categorical import draw_uniforms
-from nbmf_jax.inference.concentrations import rise, tails
+from nbmf_jax.inference.concentrations import Values, rise, tails
 from nbmf_jax.inference.draws import dirichlet_from_log_gammas, draw_log_gammas
 from nbmf_jax.inference.slice_sampling import slice_sample
 from nbmf_jax.models.learned import BASE_WEIGHTS, HDP, OF_HDP, concentration_of, log_prior
 from nbmf_jax.models.special import log_rising
-
-Values = dict[str, jax.Array]
 
 __all__ = ["draw_tables", "update_base_measure"]
 
@@ -84,7 +82,7 @@ def _draw_concentrations(
     def evidence_of_g1(new: jax.Array, now: jax.Array) -> jax.Array:
         return log_rising(new / K, tables).sum() - log_rising(new, tables.sum())
 
-    evidence = dict(zip(OF_HDP, (evidence_of_g0, evidence_of_g1), strict=True))
+    evidence = {"concentration": evidence_of_g0, "base_concentration": evidence_of_g1}
 
     def log_density(t: jax.Array) -> jax.Array:
         def of(name: str, t: jax.Array) -> jax.Array:

@@ -19,13 +19,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from nbmf_jax.inference.categorical import (
-    count_labels,
-    draw_index,
-    draw_uniforms,
-    pad,
-    padded_size,
-)
+from nbmf_jax.inference.categorical import count_labels, draw_index, draw_uniforms, pad, padded_size
 from nbmf_jax.inference.diagonal import Labels, Sides, sweep_diagonals
 from nbmf_jax.inference.draws import (
     beta_from_log_gammas,

@@ -24,9 +24,9 @@ from nbmf_jax.inference.draws import draw_log_gammas
 from nbmf_jax.inference.slice_sampling import slice_sample
 from nbmf_jax.models.learned import log_prior
 
-Values = dict[str, jax.Array]
-
 __all__ = ["rise", "tails", "update_beta_parameters", "update_dirichlet_parameter"]
+
+Values = dict[str, jax.Array]  # by the names of sample sites
 
 
 def tails(counts: jax.Array, longest: int, by_component: bool) -> jax.Array:

@@ -20,12 +20,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from nbmf_jax.inference.categorical import (
-    count_labels,
-    draw_index,
-    draw_uniforms,
-    pad,
-)
+from nbmf_jax.inference.categorical import count_labels, draw_index, draw_uniforms, pad
 from nbmf_jax.inference.diagonal import Labels, Sides, sweep_diagonals
 from nbmf_jax.inference.draws import dirichlet_from_log_gammas, draw_log_gammas
 from nbmf_jax.models import dir_dir

@@ -15,13 +15,15 @@ from numpyro.distributions import Distribution
 
 from nbmf_jax.inference import collapsed
 from nbmf_jax.inference.base_measure import update_base_measure
-from nbmf_jax.inference.concentrations import update_beta_parameters, update_dirichlet_parameter
+from nbmf_jax.inference.concentrations import (
+    Values,
+    update_beta_parameters,
+    update_dirichlet_parameter,
+)
 from nbmf_jax.models import HDP, BetaDir, DirBeta, DirDir
 from nbmf_jax.models.learned import BASE_WEIGHTS, OF_HDP, start_value
 
 __all__ = ["beta_parameters", "check_learnable", "start_values", "sweep_and_learn", "update"]
-
-Values = dict[str, jax.Array]
 
 
 def check_learnable(model: Any) -> None:

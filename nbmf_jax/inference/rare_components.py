@@ -1,4 +1,4 @@
-"""Sweeps of Beta-Dir whose cost hardly grows with K: common components, and rare ones.
+"""Sweeps of Beta-Dir whose cost grows little with K: common components, and rare ones.
 
 Most cells belong to a few *common* components; all the others, the *rare* ones, together hold few
 cells of a row. The label of a cell is drawn among the common components and one more that stands
@@ -135,7 +135,7 @@ class _Step(NamedTuple):
 
     def diagonal(self, tables: _Tables, cells: Any) -> tuple[_Tables, jax.Array]:
         """Draw the labels of one diagonal; the body of the scan."""
-        d, v, old, uniforms, others = cells
+        d, v, old, uniforms, _ = cells
         observed = old < self.num_common + self.num_rare
         tables = self.counted(tables, d, v, old, -1)
         weights = self.common_weights(tables, d, v)
@@ -144,7 +144,7 @@ class _Step(NamedTuple):
         def settle_next(state: Any) -> Any:
             unsettled, drawn = state
             i = jnp.argmax(unsettled)
-            label = self.settled(tables, d, i, weights, v[i], uniforms[i], others[i])
+            label = self.settled(tables, cells, weights, i)
             return unsettled.at[i].set(False), drawn.at[i].set(label)
 
         unsettled = (drawn == self.num_common) & observed
@@ -189,26 +189,18 @@ class _Step(NamedTuple):
         lane_first = self.layout.lane_first
         return self.weigh(lane_first(here), lane_first(Sides(lane_prior, long_prior)), v)
 
-    def settled(
-        self,
-        tables: _Tables,
-        d: jax.Array,
-        i: jax.Array,
-        weights: jax.Array,
-        v: jax.Array,
-        uniform: jax.Array,
-        another: jax.Array,
-    ) -> jax.Array:
+    def settled(self, tables: _Tables, cells: Any, weights: jax.Array, i: jax.Array) -> jax.Array:
         """The label of lane i, for which the bound was drawn."""
+        d, v, _, uniforms, others = cells
         C, R, place = self.num_common, self.num_rare, (d + i) % self.layout.num_long
         lane_first = self.layout.lane_first
         L, BA = lane_first(Sides(tables.rare.row[i], tables.rare.column[place]))
         row, column = lane_first(Sides(i, place))
         gamma, alpha, beta = map(_priors_of, self.rare_prior, (row, column, column))
-        rare = self.weigh(Sides((L,), (BA[:R], BA[R:])), Sides(gamma, (alpha, beta)), v)
+        rare = self.weigh(Sides((L,), (BA[:R], BA[R:])), Sides(gamma, (alpha, beta)), v[i])
         of_lane = lax.dynamic_slice_in_dim(weights, i, 1, axis=1)[:, 0]
         common, bound = of_lane[:C], of_lane[C]
-        uniform = _second_uniform(uniform, another, common.sum(), rare.sum(), bound)
+        uniform = _second_uniform(uniforms[i], others[i], common.sum(), rare.sum(), bound)
         return draw_index(pad(jnp.concatenate([common, rare])[:, None]), uniform[None])[0]
 
 
@@ -239,10 +231,8 @@ def _split_counts(counts: Any, C: int) -> tuple[Sides, Sides]:
 def _split_priors(priors: Any, C: int) -> tuple[Sides, tuple[jax.Array, ...]]:
     gamma, alpha, beta = priors
     bound = 2 * gamma[C:].sum(0, keepdims=True)
-    one = jnp.ones((1, 1), gamma.dtype)
     beta_prior = tuple(
-        pad(jnp.concatenate([table[:C], jnp.broadcast_to(one, (1, table.shape[1]))]), 1.0)
-        for table in (alpha, beta)
+        pad(jnp.concatenate([table[:C], jnp.ones_like(table[:1])]), 1.0) for table in (alpha, beta)
     )
     common = Sides(pad(jnp.concatenate([gamma[:C], bound])), beta_prior)
     return common, tuple(table[C:].T for table in (gamma, alpha, beta))
