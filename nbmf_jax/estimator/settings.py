@@ -11,7 +11,8 @@ import numpy as np
 
 from nbmf_jax.data.checks import check_count
 from nbmf_jax.models.base import FactorModel
-from nbmf_jax.models.presets import MODELS, preset
+from nbmf_jax.models.presets import preset
+from nbmf_jax.registry import MODELS
 
 __all__ = [
     "LEARNING",
@@ -69,7 +70,7 @@ def build_model(
         raise ValueError(f"model must be one of {', '.join(MODELS)}, got {model!r}")
     K = num_components(requested, model, method, shape)
     ready = preset(model, K, prior if method in LEARNING or prior != "learned" else "paper")
-    names = type(ready)._names()
+    names = type(ready).parameter_names()
     given = {name: value for name, value in given.items() if value is not None}
     foreign = [name for name in given if name not in names]
     if foreign:

@@ -26,7 +26,7 @@ from nbmf_jax.inference.categorical import draw_uniforms
 from nbmf_jax.inference.concentrations import Values, rise, tails
 from nbmf_jax.inference.draws import dirichlet_from_log_gammas, draw_log_gammas
 from nbmf_jax.inference.slice_sampling import slice_sample
-from nbmf_jax.models.learned import BASE_WEIGHTS, HDP, OF_HDP, concentration_of, log_prior
+from nbmf_jax.models.hyperpriors import BASE_WEIGHTS, HDP, OF_HDP, concentration_of, log_prior
 from nbmf_jax.models.special import log_rising
 
 __all__ = ["draw_tables", "update_base_measure"]

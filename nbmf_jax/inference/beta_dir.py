@@ -27,7 +27,7 @@ from nbmf_jax.inference.draws import (
     draw_log_gammas,
 )
 from nbmf_jax.inference.rare_components import is_worthwhile, sweep_common_and_rare
-from nbmf_jax.models import beta_dir
+from nbmf_jax.models.special import log_beta_bernoulli, log_dirichlet_multinomial
 
 __all__ = ["Counts", "Priors", "count", "draw_factors", "initial_labels", "log_joint", "sweep"]
 
@@ -96,7 +96,8 @@ def count(V: jax.Array, labels: jax.Array, num_components: int) -> Counts:
 
 def log_joint(counts: Counts, priors: Priors) -> jax.Array:
     """log p(V, Z)."""
-    return beta_dir.collapsed_log_joint(*counts, **priors._asdict())
+    log_p_Z = log_dirichlet_multinomial(priors.gamma, counts.L).sum()
+    return log_p_Z + log_beta_bernoulli(priors.alpha, priors.beta, counts.A, counts.B).sum()
 
 
 def draw_factors(key: jax.Array, counts: Counts, priors: Priors) -> tuple[jax.Array, jax.Array]:

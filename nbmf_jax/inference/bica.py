@@ -30,8 +30,7 @@ from nbmf_jax.inference.fixed_point import iterate
 from nbmf_jax.inference.restarts import counter_change, fit_variational, start_labels
 from nbmf_jax.inference.results import VariationalPosterior
 from nbmf_jax.models import DirDir
-from nbmf_jax.models.base import bernoulli_mean
-from nbmf_jax.models.likelihood import log_likelihood, mean_negative_log_likelihood
+from nbmf_jax.models.likelihood import bernoulli_mean, log_likelihood, mean_negative_log_likelihood
 
 __all__ = ["bica"]
 

@@ -20,7 +20,8 @@ from numpyro.util import is_prng_key
 from nbmf_jax.inference import collapsed, learning
 from nbmf_jax.inference.problem import check_hyperparameters
 from nbmf_jax.inference.results import VariationalPosterior
-from nbmf_jax.models.base import FactorModel, observe
+from nbmf_jax.models.base import FactorModel
+from nbmf_jax.models.sites import observe
 
 __all__ = ["CollapsedGibbs", "CollapsedGibbsState"]
 

@@ -22,7 +22,7 @@ from jax import lax
 
 from nbmf_jax.inference.draws import draw_log_gammas
 from nbmf_jax.inference.slice_sampling import slice_sample
-from nbmf_jax.models.learned import log_prior
+from nbmf_jax.models.hyperpriors import log_prior
 
 __all__ = ["rise", "tails", "update_beta_parameters", "update_dirichlet_parameter"]
 

@@ -35,8 +35,7 @@ from nbmf_jax.inference.fixed_point import iterate
 from nbmf_jax.inference.learning import start_values
 from nbmf_jax.inference.restarts import as_counts, counter_change, fit_variational, start_labels
 from nbmf_jax.inference.results import VariationalPosterior
-from nbmf_jax.models.base import bernoulli_mean
-from nbmf_jax.models.likelihood import log_likelihood, mean_negative_log_likelihood
+from nbmf_jax.models.likelihood import bernoulli_mean, log_likelihood, mean_negative_log_likelihood
 
 __all__ = ["cvb0", "memory_needed"]
 

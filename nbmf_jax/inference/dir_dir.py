@@ -23,7 +23,7 @@ from jax import lax
 from nbmf_jax.inference.categorical import count_labels, draw_index, draw_uniforms, pad
 from nbmf_jax.inference.diagonal import Labels, Sides, sweep_diagonals
 from nbmf_jax.inference.draws import dirichlet_from_log_gammas, draw_log_gammas
-from nbmf_jax.models import dir_dir
+from nbmf_jax.models.special import log_dirichlet_multinomial
 
 __all__ = ["Counts", "Priors", "count", "draw_factors", "initial_labels", "log_joint", "sweep"]
 
@@ -94,7 +94,8 @@ def count(V: jax.Array, labels: jax.Array, num_components: int) -> Counts:
 
 def log_joint(counts: Counts, priors: Priors) -> jax.Array:
     """log p(V, Z, C)."""
-    return dir_dir.collapsed_log_joint(*counts, **priors._asdict())
+    log_p_Z = log_dirichlet_multinomial(priors.gamma, counts.L).sum()
+    return log_p_Z + log_dirichlet_multinomial(priors.eta, counts.Q).sum()
 
 
 def draw_factors(key: jax.Array, counts: Counts, priors: Priors) -> tuple[jax.Array, jax.Array]:

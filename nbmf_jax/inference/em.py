@@ -32,8 +32,12 @@ from nbmf_jax.inference.fixed_point import iterate
 from nbmf_jax.inference.restarts import best_fit
 from nbmf_jax.inference.results import PointEstimate
 from nbmf_jax.models import DirDir
-from nbmf_jax.models.base import bernoulli_mean
-from nbmf_jax.models.likelihood import inside, log_likelihood, mean_negative_log_likelihood
+from nbmf_jax.models.likelihood import (
+    bernoulli_mean,
+    inside,
+    log_likelihood,
+    mean_negative_log_likelihood,
+)
 
 __all__ = ["check_prior", "em", "log_prior", "pseudo_counts_of", "random_point"]
 
@@ -94,7 +98,7 @@ def em(
 
 def check_prior(model: Any) -> None:
     """Refuse hyperparameters below 1, where the posterior density is unbounded."""
-    for name in model._names():
+    for name in model.parameter_names():
         value = np.min(getattr(model, name))
         if value < 1:
             raise ValueError(
@@ -166,7 +170,7 @@ def _fit(
 def pseudo_counts_of(model: Any, shape: tuple[int, ...]) -> list[jax.Array]:
     """The hyperparameters less 1: those of W, then those of H."""
     hyperparameters = model.priors(shape)
-    return [hyperparameters[name] - 1 for name in model._names()]
+    return [hyperparameters[name] - 1 for name in model.parameter_names()]
 
 
 def log_prior(point: Point, pseudo_counts: list[jax.Array]) -> jax.Array:
@@ -193,7 +197,7 @@ def random_point(key: jax.Array, model: Any, shape: tuple[int, ...]) -> Point:
 
 def _from_labels(model: Any, V: jax.Array, labels: jax.Array) -> Point:
     """Factors given labels, smoothed by uniform priors: EM never leaves an exact 0."""
-    flat = type(model)(model.num_components, **dict.fromkeys(model._names(), 1.0))
+    flat = type(model)(model.num_components, **dict.fromkeys(model.parameter_names(), 1.0))
     factors = collapsed.mean_factors(flat, V.shape, collapsed.assign(flat, V, labels).counts)
     return Point(W=factors["W"].T, H=factors["H"])
 

@@ -32,7 +32,7 @@ from jax.scipy.special import digamma
 from nbmf_jax.inference.concentrations import Values
 from nbmf_jax.inference.learning import beta_parameters
 from nbmf_jax.models import HDP, DirDir
-from nbmf_jax.models.learned import BASE_WEIGHTS, concentration_of, log_prior
+from nbmf_jax.models.hyperpriors import BASE_WEIGHTS, concentration_of, log_prior
 from nbmf_jax.models.likelihood import above_zero
 
 __all__ = ["tables", "update_at_expected"]

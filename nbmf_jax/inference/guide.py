@@ -15,7 +15,7 @@ from numpyro.distributions import constraints
 
 from nbmf_jax.inference.problem import check_model
 from nbmf_jax.inference.results import VariationalPosterior
-from nbmf_jax.models.base import observe
+from nbmf_jax.models.sites import observe
 
 __all__ = ["ConjugateGuide"]
 
@@ -51,13 +51,13 @@ class ConjugateGuide:
         """The guide: samples W and H."""
         data = observe(V, shape)
         kind, K = type(self.model), self.model.num_components
-        parameters = {name: self._parameter(name, data.shape) for name in kind._names()}
-        return kind(K, **parameters)._sample_factors(data.shape)
+        parameters = {name: self._parameter(name, data.shape) for name in kind.parameter_names()}
+        return kind(K, **parameters).sample_factors(data.shape)
 
     def _parameter(self, name: str, shape: tuple[int, ...]) -> jax.Array:
         F, N = shape
         K = self.model.num_components
-        wanted = (F, K) if name in self.model._of_W else (K, N)
+        wanted = (F, K) if name in self.model.W.parameters else (K, N)
 
         def initial(key: jax.Array) -> jax.Array:
             if self.start is not None:
@@ -68,7 +68,7 @@ class ConjugateGuide:
 
     def posterior(self, params: dict[str, Any]) -> VariationalPosterior:
         """The fitted guide as a `VariationalPosterior`, from SVI's parameters."""
-        names = type(self.model)._names()
+        names = type(self.model).parameter_names()
         missing = [name for name in names if self.prefix + name not in params]
         if missing:
             raise ValueError(

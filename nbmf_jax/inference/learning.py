@@ -21,14 +21,14 @@ from nbmf_jax.inference.concentrations import (
     update_dirichlet_parameter,
 )
 from nbmf_jax.models import HDP, BetaDir, DirBeta, DirDir
-from nbmf_jax.models.learned import BASE_WEIGHTS, OF_HDP, start_value
+from nbmf_jax.models.hyperpriors import BASE_WEIGHTS, OF_HDP, start_value
 
 __all__ = ["beta_parameters", "check_learnable", "start_values", "sweep_and_learn", "update"]
 
 
 def check_learnable(model: Any) -> None:
     """Refuse what the updates below cannot do."""
-    beta_parameters = [name for name in ("alpha", "beta") if name in type(model)._names()]
+    beta_parameters = [name for name in ("alpha", "beta") if name in type(model).parameter_names()]
     per_line = [name for name in beta_parameters if getattr(getattr(model, name), "ndim", 0) == 2]
     learned = [name for name in beta_parameters if name in model.learned]
     if learned and per_line:
@@ -111,7 +111,7 @@ def _update(
 def beta_parameters(model: BetaDir, values: Values) -> tuple[dict[str, Any], Values]:
     """alpha and beta: the priors of those that are learned, and the present values of both."""
     priors = {name: prior for name, prior in model.learned.items() if name != "gamma"}
-    now = {name: jnp.asarray(values.get(name, getattr(model, name))) for name in model._of_H}
+    now = {name: jnp.asarray(values.get(name, getattr(model, name))) for name in model.H.parameters}
     return priors, now
 
 

@@ -21,8 +21,7 @@ from nbmf_jax.inference import problem
 from nbmf_jax.inference.em import Point, check_prior, log_prior, pseudo_counts_of, random_point
 from nbmf_jax.inference.results import PointEstimate
 from nbmf_jax.models import DirDir
-from nbmf_jax.models.base import bernoulli_mean
-from nbmf_jax.models.likelihood import log_likelihood
+from nbmf_jax.models.likelihood import bernoulli_mean, log_likelihood
 
 __all__ = ["map_gradient"]
 

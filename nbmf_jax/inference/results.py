@@ -24,8 +24,7 @@ from nbmf_jax.inference.draws import (
     inside_unit_interval,
 )
 from nbmf_jax.models import BetaDir, DirBeta, DirDir
-from nbmf_jax.models.base import bernoulli_mean
-from nbmf_jax.models.likelihood import log_likelihood
+from nbmf_jax.models.likelihood import bernoulli_mean, log_likelihood
 
 __all__ = ["PointEstimate", "VariationalPosterior"]
 
@@ -103,13 +102,13 @@ class VariationalPosterior(_Result):
 
     def mean(self) -> Factors:
         """E[W] (F, K) and E[H] (K, N)."""
-        W, H = self._of("_of_W"), self._of("_of_H")
+        W, H = self._of("W"), self._of("H")
         return {"W": _mean(W, component_axis=-1), "H": _mean(H, component_axis=-2)}
 
     def sample(self, key: jax.Array, num_samples: int) -> Factors:
         """Draws of W (num_samples, F, K) and of H (num_samples, K, N)."""
         check_count("num_samples", num_samples)
-        return _sample(jax.random.split(key, num_samples), self._of("_of_W"), self._of("_of_H"))
+        return _sample(jax.random.split(key, num_samples), self._of("W"), self._of("H"))
 
     def for_chains(self, num_chains: int) -> VariationalPosterior:
         """The same posterior `num_chains` times, as `MCMC.run(..., init_params=...)` wants it."""
@@ -133,10 +132,10 @@ class VariationalPosterior(_Result):
         )
 
     def _of(self, factor: str) -> tuple[jax.Array, ...]:
-        return tuple(self.parameters[name] for name in getattr(type(self.model), factor))
+        return tuple(self.parameters[name] for name in getattr(type(self.model), factor).parameters)
 
     def __repr__(self) -> str:
-        shapes = self._of("_of_W")[0].shape[-2:], self._of("_of_H")[0].shape[-2:]
+        shapes = self._of("W")[0].shape[-2:], self._of("H")[0].shape[-2:]
         what = f"{type(self.model).__name__} posterior"
         return f"VariationalPosterior({self._summary(what, shapes)})"
 

@@ -37,8 +37,7 @@ from nbmf_jax.inference.em import inverse_probabilities
 from nbmf_jax.inference.restarts import variational_posterior
 from nbmf_jax.inference.results import VariationalPosterior
 from nbmf_jax.models import DirBeta
-from nbmf_jax.models.base import bernoulli_mean
-from nbmf_jax.models.likelihood import mean_negative_log_likelihood
+from nbmf_jax.models.likelihood import bernoulli_mean, mean_negative_log_likelihood
 
 __all__ = ["stochastic_cvb0"]
 
@@ -192,7 +191,7 @@ def _check_steps(delay: Any, forgetting: Any) -> None:
 
 def _shared_priors(model: Any, shape: tuple[int, int]) -> Any:
     priors = model.priors(shape)
-    for name in model._of_H:
+    for name in model.H.parameters:
         if priors[name].shape[1] > 1:
             raise ValueError(
                 f"{name} is given for every single line that batches are taken of; give one value, "

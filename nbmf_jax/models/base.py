@@ -1,23 +1,20 @@
-"""What the three models share: validation, value semantics, and the NumPyro model itself.
+"""What the models share: validation, value semantics, and the NumPyro model itself.
 
     W ~ its prior,  H ~ its prior,  v_fn ~ Bernoulli([W H]_fn)    for every observed cell (f, n).
 
-A subclass says which priors W and H have. Sites are `W` (F, K), `H` (K, N) and `V` (F, N).
+`nbmf_jax.registry` says which families W and H come from. Sites are `W` (F, K), `H` (K, N) and
+`V` (F, N).
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-import numpyro
-import numpyro.distributions as dist
-from jax.core import Tracer
-from numpyro.ops.indexing import Vindex
 
-from nbmf_jax.data.matrix import as_binary_matrix
+from nbmf_jax.models.families import DIRICHLET, FAMILIES, Factor
 from nbmf_jax.models.hyperparameters import (
     check_hyperparameter,
     check_num_components,
@@ -25,8 +22,9 @@ from nbmf_jax.models.hyperparameters import (
     frozen,
     value_key,
 )
-from nbmf_jax.models.learned import (
+from nbmf_jax.models.hyperpriors import (
     HDP,
+    Hyperparameter,
     Prior,
     concentration_of,
     is_learned,
@@ -34,71 +32,59 @@ from nbmf_jax.models.learned import (
     sample_site,
     short,
 )
-from nbmf_jax.models.likelihood import above_zero, inside
+from nbmf_jax.models.likelihood import above_zero, bernoulli_mean
+from nbmf_jax.models.pytrees import new_without_checks, register_immutable
+from nbmf_jax.models.sites import observe, sample_H, sample_V, sample_W
+from nbmf_jax.registry import MODELS
 
-__all__ = ["FactorModel", "Observation", "observe"]
-
-
-class Observation(NamedTuple):
-    """The data as a model sees them."""
-
-    V: jax.Array | None  # (F, N) with NaN = missing; None when V is to be drawn
-    mask: jax.Array | None  # (F, N), True where observed
-    shape: tuple[int, ...]
-
-
-def observe(V: Any, shape: tuple[int, int] | None = None) -> Observation:
-    """Check V (or, without V, the shape of the matrix to draw) and lay it out for a model."""
-    if V is None:
-        return Observation(V=None, mask=None, shape=_check_shape(shape))
-    checked = _check_traced(V) if isinstance(V, Tracer) else as_binary_matrix(V).values
-    values = jnp.asarray(checked, dtype=jnp.result_type(float))
-    if shape is not None and _check_shape(shape) != values.shape:
-        raise ValueError(f"shape is {shape} but V has shape {values.shape}; give only V")
-    return Observation(V=values, mask=~jnp.isnan(values), shape=values.shape)
-
-
-def _check_traced(V: Any) -> Any:
-    if V.ndim != 2 or 0 in V.shape:
-        raise ValueError(f"V must be a matrix with rows and columns, got shape {V.shape}")
-    return V
-
-
-def _check_shape(shape: Any) -> tuple[int, int]:
-    if shape is None:
-        raise ValueError("give V, or shape=(rows, columns) to draw a matrix from the model")
-    is_pair = isinstance(shape, tuple | list | np.ndarray) and len(shape) == 2
-    if not is_pair or not all(isinstance(n, int | np.integer) and n >= 1 for n in shape):
-        raise ValueError(f"shape must be (rows, columns), both at least 1, got {shape!r}")
-    return int(shape[0]), int(shape[1])
+__all__ = ["FactorModel", "check_model"]
 
 
 class FactorModel:
     """Base of `BetaDir`, `DirBeta` and `DirDir`: immutable, compared by value, callable.
 
-    Hyperparameters of W are (F, K) when they are matrices, those of H are (K, N).
+    A subclass says under which name it is registered, `class BetaDir(FactorModel, name=...)`, and
+    how its labels are drawn. Hyperparameters of W are (F, K) when they are matrices, those of H
+    are (K, N).
     """
 
+    name: ClassVar[str]  # in `nbmf_jax.registry.MODELS`
+    W: ClassVar[Factor]
+    H: ClassVar[Factor]
+    upright: ClassVar[bool] = True  # False: inference works on the transposed model and matrix
+    title: ClassVar[str]  # how the report calls it
+    story: ClassVar[str]  # what it says about rows, columns and components, for the report
     _min_components: ClassVar[int] = 1
-    _of_W: ClassVar[tuple[str, ...]]
-    _of_H: ClassVar[tuple[str, ...]]
-    _nonparametric: ClassVar[str]  # None for this one means 1/K: the paper's nonparametric setting
+    _nonparametric: ClassVar[str | None]  # None for this one means 1/K, as in the paper
 
     num_components: int
 
-    def _setup(self, num_components: int, **hyperparameters: Any) -> None:
+    def __init_subclass__(cls, name: str) -> None:
+        registered = MODELS[name]
+        cls.name = name
+        cls.W, cls.H = (
+            Factor(FAMILIES[prior.family], prior.parameters)
+            for prior in (registered.W, registered.H)
+        )
+        dirichlet = [prior.parameters[0] for prior in (cls.W, cls.H) if prior.family is DIRICHLET]
+        cls._nonparametric = dirichlet[0] if dirichlet else None
+        register_immutable(cls, cls.parameter_names(), ("num_components",))
+
+    def _setup(self, num_components: int, **hyperparameters: Hyperparameter | None) -> None:
         K = check_num_components(num_components, self._min_components)
         object.__setattr__(self, "num_components", K)
-        if hyperparameters[self._nonparametric] is None:
-            hyperparameters[self._nonparametric] = 1.0 / K
         for name, value in hyperparameters.items():
-            checked = check_hyperparameter(value, name, K, component_axis=int(name in self._of_W))
+            if value is None and name == self._nonparametric:
+                value = 1.0 / K
+            axis = int(name in self.W.parameters)
+            checked = check_hyperparameter(value, name, K, component_axis=axis)
             object.__setattr__(self, name, checked)
         self._check_base_measure()
 
     def _check_base_measure(self) -> None:
         shared = [name for name, prior in self.learned.items() if isinstance(prior, HDP)]
-        wrong = [name for name in shared if name not in ("gamma", "eta")]
+        possible = [x for prior in (self.W, self.H) if prior.family is DIRICHLET for x in prior[1]]
+        wrong = [name for name in shared if name not in possible]
         if wrong:
             raise ValueError(
                 f"{wrong[0]} cannot be an HDP: only Dirichlet parameters (gamma, eta) can be"
@@ -106,43 +92,35 @@ class FactorModel:
         if len(shared) > 1:
             raise ValueError("only one of gamma and eta can be an HDP")
 
-    def __init_subclass__(cls) -> None:
-        jax.tree_util.register_pytree_node(cls, cls._flatten, cls._unflatten)
+    @classmethod
+    def parameter_names(cls) -> tuple[str, ...]:
+        """The names of the hyperparameters: those of W, then those of H."""
+        return (*cls.W.parameters, *cls.H.parameters)
+
+    def _values(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, name) for name in self.parameter_names())
 
     @classmethod
-    def _names(cls) -> tuple[str, ...]:
-        return (*cls._of_W, *cls._of_H)
+    def _of_values(cls, num_components: int, values: tuple[Any, ...]) -> Self:
+        named = dict(zip(cls.parameter_names(), values, strict=True))
+        return new_without_checks(cls, num_components=num_components, **named)
 
-    def _flatten(self) -> tuple[tuple[Any, ...], int]:
-        return tuple(getattr(self, name) for name in self._names()), self.num_components
-
-    @classmethod
-    def _unflatten(cls, num_components: int, values: tuple[Any, ...]) -> Any:
-        # JAX unflattens with placeholders too, which no check would let pass.
-        model = object.__new__(cls)
-        object.__setattr__(model, "num_components", num_components)
-        for name, value in zip(cls._names(), values, strict=True):
-            object.__setattr__(model, name, value)
-        return model
-
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{type(self).__name__} is immutable; build a new one instead")
 
     def __delattr__(self, name: str) -> None:
         raise AttributeError(f"{type(self).__name__} is immutable; build a new one instead")
 
     @classmethod
-    def _restore(cls, num_components: int, values: tuple[Any, ...]) -> Any:
+    def _restore(cls, num_components: int, values: tuple[Any, ...]) -> Self:
         # A copied or unpickled NumPy array has lost its write protection.
-        return cls._unflatten(num_components, tuple(map(frozen, values)))
+        return cls._of_values(num_components, tuple(map(frozen, values)))
 
-    def __reduce__(self) -> Any:
-        values, num_components = self._flatten()
-        return type(self)._restore, (num_components, values)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self)._restore, (self.num_components, self._values())
 
-    def _key(self) -> tuple[Any, ...]:
-        values = (value_key(getattr(self, name)) for name in self._names())
-        return (type(self), self.num_components, *values)
+    def _key(self) -> tuple[object, ...]:
+        return (type(self), self.num_components, *map(value_key, self._values()))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, FactorModel) and self._key() == other._key()
@@ -151,16 +129,16 @@ class FactorModel:
         return hash(self._key())
 
     def __repr__(self) -> str:
-        arguments = (f"{name}={short(getattr(self, name))}" for name in self._names())
+        arguments = (f"{name}={short(getattr(self, name))}" for name in self.parameter_names())
         return f"{type(self).__name__}({self.num_components}, {', '.join(arguments)})"
 
     @property
     def learned(self) -> dict[str, Prior]:
         """The priors of those hyperparameters that are to be learned, by name."""
-        values = {name: getattr(self, name) for name in self._names()}
+        values = dict(zip(self.parameter_names(), self._values(), strict=True))
         return {name: value for name, value in values.items() if is_learned(value)}
 
-    def given(self, values: dict[str, Any]) -> Any:
+    def given(self, values: Mapping[str, Hyperparameter]) -> Self:
         """This model with its learned hyperparameters fixed.
 
         Args:
@@ -174,13 +152,13 @@ class FactorModel:
         if not self.learned:
             return self
 
-        def fixed(name: str) -> Any:
+        def fixed(name: str) -> Hyperparameter:
             value = getattr(self, name)
             if isinstance(value, HDP):
                 return concentration_of(value, values)
             return above_zero(jnp.asarray(values[name])) if is_learned(value) else value
 
-        return self._unflatten(self.num_components, tuple(map(fixed, self._names())))
+        return self._of_values(self.num_components, tuple(map(fixed, self.parameter_names())))
 
     def priors(self, shape: tuple[int, ...]) -> dict[str, jax.Array]:
         """Hyperparameters for a matrix of this shape, component-major: (K, length) or (K, 1)."""
@@ -195,29 +173,33 @@ class FactorModel:
             name: component_major(
                 getattr(self, name), name, self.num_components, axis, F if axis else N
             )
-            for name in self._names()
-            for axis in (int(name in self._of_W),)
+            for name in self.parameter_names()
+            for axis in (int(name in self.W.parameters),)
         }
 
-    def __call__(self, V: Any = None, shape: tuple[int, int] | None = None) -> Any:
+    def __call__(
+        self, V: object = None, shape: tuple[int, int] | None = None
+    ) -> tuple[jax.Array, jax.Array]:
         """The NumPyro model: samples W and H, observes V, returns (W, H)."""
         data = observe(V, shape)
-        W, H = self._sample_hyperparameters()._sample_factors(data.shape)
-        _sample_V(bernoulli_mean(W, H), data)
+        W, H = self._sample_hyperparameters().sample_factors(data.shape)
+        sample_V(bernoulli_mean(W, H), data)
         return W, H
 
-    def augmented(self, V: Any = None, shape: tuple[int, int] | None = None) -> Any:
+    def augmented(
+        self, V: object = None, shape: tuple[int, int] | None = None
+    ) -> tuple[jax.Array, jax.Array]:
         """The paper's augmented NumPyro model, with the discrete site Z (and C in Dir-Dir).
 
         For comparison with NumPyro's own discrete samplers; `CollapsedGibbs` does not need it.
         A missing cell has a label here too, drawn from its prior.
         """
         data = observe(V, shape)
-        W, H = self._sample_hyperparameters()._sample_factors(data.shape)
-        _sample_V(self._sample_labels(W, H), data)
+        W, H = self._sample_hyperparameters().sample_factors(data.shape)
+        sample_V(self._sample_labels(W, H), data)
         return W, H
 
-    def _sample_hyperparameters(self) -> Any:
+    def _sample_hyperparameters(self) -> Self:
         """Sample those that are learned; return the model with them fixed."""
         sites: dict[str, jax.Array] = {}
         for name, prior in self.learned.items():
@@ -227,56 +209,24 @@ class FactorModel:
                 sites[name] = sample_site(name, prior)
         return self.given(sites)
 
-    def _sample_factors(self, shape: tuple[int, ...]) -> tuple[jax.Array, jax.Array]:
-        raise NotImplementedError
+    def sample_factors(self, shape: tuple[int, ...]) -> tuple[jax.Array, jax.Array]:
+        """Sample the sites W (F, K) and H (K, N) of a matrix of this shape."""
+        (F, N), priors = shape, self.priors(shape)
+        of_W, of_H = (tuple(priors[x] for x in prior.parameters) for prior in (self.W, self.H))
+        return sample_W(self.W.family, of_W, F), sample_H(self.H.family, of_H, N)
 
     def _sample_labels(self, W: jax.Array, H: jax.Array) -> jax.Array:
         """Sample the labels; return P(v = 1 | labels, W, H) of each cell."""
         raise NotImplementedError
 
-
-def bernoulli_mean(W: jax.Array, H: jax.Array) -> jax.Array:
-    """W H, kept inside (0, 1)."""
-    return inside(jnp.matmul(W, H, precision="highest"))
-
-
-def _sample_V(mean: jax.Array, data: Observation) -> None:
-    F, N = data.shape
-    likelihood = dist.Bernoulli(probs=mean)
-    if data.mask is not None:
-        likelihood = likelihood.mask(data.mask)
-    with numpyro.plate("row", F, dim=-2), numpyro.plate("column", N, dim=-1):
-        numpyro.sample("V", likelihood, obs=data.V)
+    def transposed(self) -> FactorModel:
+        """The model of V transposed: the same beliefs with W and H exchanged."""
+        raise NotImplementedError
 
 
-def sample_dirichlet_rows(gamma: jax.Array, F: int) -> jax.Array:
-    """Site W (F, K) with rows w_f ~ Dirichlet(gamma_f); gamma is component-major."""
-    with numpyro.plate("row", F):
-        prior = dist.Dirichlet(jnp.broadcast_to(gamma.T, (F, gamma.shape[0])))
-        return numpyro.sample("W", prior, infer={"event_dims": ["component"]})
-
-
-def sample_dirichlet_columns(eta: jax.Array, N: int) -> jax.Array:
-    """Site H (K, N) with columns h_n ~ Dirichlet(eta_n); eta is component-major."""
-    from nbmf_jax.models.distributions import DirichletColumns
-
-    prior = DirichletColumns(jnp.broadcast_to(eta, (eta.shape[0], N)))
-    return numpyro.sample("H", prior, infer={"event_dims": ["component", "column"]})
-
-
-def sample_row_labels(W: jax.Array, N: int) -> jax.Array:
-    """Site Z (F, N): z_fn ~ Discrete(w_f)."""
-    with numpyro.plate("row", W.shape[-2], dim=-2), numpyro.plate("column", N, dim=-1):
-        return numpyro.sample("Z", dist.Categorical(probs=W[..., :, None, :]))
-
-
-def sample_column_labels(name: str, H: jax.Array, F: int) -> jax.Array:
-    """A site (F, N) of labels drawn from the columns of H: c_fn ~ Discrete(h_n)."""
-    with numpyro.plate("row", F, dim=-2), numpyro.plate("column", H.shape[-1], dim=-1):
-        probs = jnp.swapaxes(H, -1, -2)[..., None, :, :]
-        return numpyro.sample(name, dist.Categorical(probs=probs))
-
-
-def pick_component(factor: jax.Array, *index: Any) -> jax.Array:
-    """Entries of a factor chosen by labels, also where NumPyro enumerates the labels."""
-    return Vindex(jnp.asarray(factor))[index]
+def check_model(model: object) -> FactorModel:
+    """Refuse what is not a model."""
+    if not isinstance(model, FactorModel):
+        *others, last = (registered.model.partition(":")[2] for registered in MODELS.values())
+        raise TypeError(f"model must be a {', '.join(others)} or {last}, got {model!r}")
+    return model

@@ -7,29 +7,23 @@ and, augmented (section 4.1),  z_fn ~ Discrete(w_f),  v_fn ~ Bernoulli(h_{z_fn, 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import jax
 import jax.numpy as jnp
-import numpyro
-import numpyro.distributions as dist
 
-from nbmf_jax.models.base import (
-    FactorModel,
-    pick_component,
-    sample_dirichlet_rows,
-    sample_row_labels,
-)
+from nbmf_jax.models.base import FactorModel
 from nbmf_jax.models.hyperparameters import transpose
-from nbmf_jax.models.special import log_beta_bernoulli, log_dirichlet_multinomial
+from nbmf_jax.models.hyperpriors import Hyperparameter
+from nbmf_jax.models.sites import pick_component, sample_row_labels
 
 if TYPE_CHECKING:
     from nbmf_jax.models.dir_beta import DirBeta
 
-__all__ = ["BetaDir", "collapsed_log_joint"]
+__all__ = ["BetaDir"]
 
 
-class BetaDir(FactorModel):
+class BetaDir(FactorModel, name="beta-dir"):
     """W's rows are Dirichlet, H's entries are Beta; components may overlap in a column.
 
     Args:
@@ -47,16 +41,23 @@ class BetaDir(FactorModel):
     True
     """
 
-    _of_W: ClassVar[tuple[str, ...]] = ("gamma",)
-    _of_H: ClassVar[tuple[str, ...]] = ("alpha", "beta")
-    _nonparametric: ClassVar[str] = "gamma"
+    title: ClassVar[str] = "Beta-Dir"
+    story: ClassVar[str] = (
+        "Every row is a mixture of components: its weights are its line of W and sum to 1. A "
+        "component says of every column how likely a one is: its line of H. The probability of a "
+        "one in a cell is the row's mixture of the components' probabilities in that column."
+    )
 
-    alpha: Any
-    beta: Any
-    gamma: Any
+    alpha: Hyperparameter
+    beta: Hyperparameter
+    gamma: Hyperparameter
 
     def __init__(
-        self, num_components: int, alpha: Any = 1.0, beta: Any = 1.0, gamma: Any = None
+        self,
+        num_components: int,
+        alpha: Hyperparameter = 1.0,
+        beta: Hyperparameter = 1.0,
+        gamma: Hyperparameter | None = None,
     ) -> None:
         self._setup(num_components, alpha=alpha, beta=beta, gamma=gamma)
 
@@ -67,33 +68,6 @@ class BetaDir(FactorModel):
         alpha, beta, gamma = (transpose(x) for x in (self.alpha, self.beta, self.gamma))
         return DirBeta(self.num_components, alpha=alpha, beta=beta, eta=gamma)
 
-    def _sample_factors(self, shape: tuple[int, ...]) -> tuple[jax.Array, jax.Array]:
-        F, N = shape
-        priors = self.priors(shape)
-        W = sample_dirichlet_rows(priors["gamma"], F)
-        component = numpyro.plate("component", self.num_components, dim=-2)
-        with component, numpyro.plate("column", N, dim=-1):
-            H = numpyro.sample("H", dist.Beta(priors["alpha"], priors["beta"]))
-        return W, H
-
     def _sample_labels(self, W: jax.Array, H: jax.Array) -> jax.Array:
         Z = sample_row_labels(W, H.shape[-1])
         return pick_component(H, Z, jnp.arange(H.shape[-1]))
-
-
-def collapsed_log_joint(
-    L: jax.Array,
-    A: jax.Array,
-    B: jax.Array,
-    *,
-    gamma: jax.Array,
-    alpha: jax.Array,
-    beta: jax.Array,
-) -> jax.Array:
-    """log p(V, Z) = sum_f log p(Z_f) + sum_n log p(v_n | Z_n), W and H integrated out.
-
-    The paper's eqs. for p(Z_f) and p(v_n | Z_n) (section 4.2), with the number of *observed*
-    cells of a row where the text has N. Counters are component-major: L (K, F), A, B (K, N).
-    """
-    log_p_Z = log_dirichlet_multinomial(gamma, L).sum()
-    return log_p_Z + log_beta_bernoulli(alpha, beta, A, B).sum()

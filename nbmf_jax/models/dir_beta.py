@@ -2,32 +2,26 @@
 
     w_fk ~ Beta(alpha_k, beta_k),  h_n ~ Dirichlet(eta),  v_fn ~ Bernoulli([W H]_fn)
 
-It is Beta-Dir on the transpose of V, with the roles of W and H exchanged; its collapsed log joint
-is `beta_dir.collapsed_log_joint` of the transposed problem.
+It is Beta-Dir on the transpose of V, with the roles of W and H exchanged, and is inferred so.
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
-import numpyro
-import numpyro.distributions as dist
 
-from nbmf_jax.models.base import (
-    FactorModel,
-    pick_component,
-    sample_column_labels,
-    sample_dirichlet_columns,
-)
+from nbmf_jax.models.base import FactorModel
 from nbmf_jax.models.beta_dir import BetaDir
 from nbmf_jax.models.hyperparameters import transpose
+from nbmf_jax.models.hyperpriors import Hyperparameter
+from nbmf_jax.models.sites import pick_component, sample_column_labels
 
 __all__ = ["DirBeta"]
 
 
-class DirBeta(FactorModel):
+class DirBeta(FactorModel, name="dir-beta"):
     """W's entries are Beta, H's columns are Dirichlet; the transpose of `BetaDir`.
 
     Args:
@@ -41,16 +35,24 @@ class DirBeta(FactorModel):
     True
     """
 
-    _of_W: ClassVar[tuple[str, ...]] = ("alpha", "beta")
-    _of_H: ClassVar[tuple[str, ...]] = ("eta",)
-    _nonparametric: ClassVar[str] = "eta"
+    upright: ClassVar[bool] = False
+    title: ClassVar[str] = "Dir-Beta"
+    story: ClassVar[str] = (
+        "Every column is a mixture of components: its weights are its column of H and sum to 1. A "
+        "component says of every row how likely a one is: its column of W. The probability of a "
+        "one in a cell is the column's mixture of the components' probabilities in that row."
+    )
 
-    alpha: Any
-    beta: Any
-    eta: Any
+    alpha: Hyperparameter
+    beta: Hyperparameter
+    eta: Hyperparameter
 
     def __init__(
-        self, num_components: int, alpha: Any = 1.0, beta: Any = 1.0, eta: Any = None
+        self,
+        num_components: int,
+        alpha: Hyperparameter = 1.0,
+        beta: Hyperparameter = 1.0,
+        eta: Hyperparameter | None = None,
     ) -> None:
         self._setup(num_components, alpha=alpha, beta=beta, eta=eta)
 
@@ -58,14 +60,6 @@ class DirBeta(FactorModel):
         """The Beta-Dir model of V transposed: the same beliefs with W and H exchanged."""
         alpha, beta, eta = (transpose(x) for x in (self.alpha, self.beta, self.eta))
         return BetaDir(self.num_components, alpha=alpha, beta=beta, gamma=eta)
-
-    def _sample_factors(self, shape: tuple[int, ...]) -> tuple[jax.Array, jax.Array]:
-        F, N = shape
-        priors = self.priors(shape)
-        component = numpyro.plate("component", self.num_components, dim=-1)
-        with numpyro.plate("row", F, dim=-2), component:
-            W = numpyro.sample("W", dist.Beta(priors["alpha"].T, priors["beta"].T))
-        return W, sample_dirichlet_columns(priors["eta"], N)
 
     def _sample_labels(self, W: jax.Array, H: jax.Array) -> jax.Array:
         F = W.shape[-2]

@@ -8,25 +8,20 @@ and, augmented twice (section 5.1),
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 
-from nbmf_jax.models.base import (
-    FactorModel,
-    sample_column_labels,
-    sample_dirichlet_columns,
-    sample_dirichlet_rows,
-    sample_row_labels,
-)
+from nbmf_jax.models.base import FactorModel
 from nbmf_jax.models.hyperparameters import transpose
-from nbmf_jax.models.special import log_dirichlet_multinomial
+from nbmf_jax.models.hyperpriors import Hyperparameter
+from nbmf_jax.models.sites import sample_column_labels, sample_row_labels
 
-__all__ = ["DirDir", "collapsed_log_joint"]
+__all__ = ["DirDir"]
 
 
-class DirDir(FactorModel):
+class DirDir(FactorModel, name="dir-dir"):
     """Rows of W and columns of H are both Dirichlet; a one means that row and column agree.
 
     Args:
@@ -41,14 +36,21 @@ class DirDir(FactorModel):
     """
 
     _min_components: ClassVar[int] = 2
-    _of_W: ClassVar[tuple[str, ...]] = ("gamma",)
-    _of_H: ClassVar[tuple[str, ...]] = ("eta",)
-    _nonparametric: ClassVar[str] = "gamma"
+    title: ClassVar[str] = "Dir-Dir"
+    story: ClassVar[str] = (
+        "Every row and every column is a mixture of components, with weights that sum to 1. For "
+        "each cell the row and the column pick one component each; a one means that they agree."
+    )
 
-    gamma: Any
-    eta: Any
+    gamma: Hyperparameter
+    eta: Hyperparameter
 
-    def __init__(self, num_components: int, gamma: Any = None, eta: Any = 1.0) -> None:
+    def __init__(
+        self,
+        num_components: int,
+        gamma: Hyperparameter | None = None,
+        eta: Hyperparameter = 1.0,
+    ) -> None:
         self._setup(num_components, gamma=gamma, eta=eta)
 
     def transposed(self) -> DirDir:
@@ -56,24 +58,7 @@ class DirDir(FactorModel):
         gamma, eta = transpose(self.gamma), transpose(self.eta)
         return DirDir(self.num_components, gamma=eta, eta=gamma)
 
-    def _sample_factors(self, shape: tuple[int, ...]) -> tuple[jax.Array, jax.Array]:
-        F, N = shape
-        priors = self.priors(shape)
-        return sample_dirichlet_rows(priors["gamma"], F), sample_dirichlet_columns(priors["eta"], N)
-
     def _sample_labels(self, W: jax.Array, H: jax.Array) -> jax.Array:
         Z = sample_row_labels(W, H.shape[-1])
         C = sample_column_labels("C", H, W.shape[-2])
         return (Z == C).astype(jnp.result_type(float))
-
-
-def collapsed_log_joint(
-    L: jax.Array, Q: jax.Array, *, gamma: jax.Array, eta: jax.Array
-) -> jax.Array:
-    """log p(V, Z, C) of labels that agree with V: sum_f log p(Z_f) + sum_n log p(C_n).
-
-    Section 5.2 of the paper, with the number of *observed* cells where the text has N and F. The
-    labels must satisfy v_fn = [z_fn = c_fn]; the counters L (K, F), Q (K, N) cannot tell.
-    """
-    log_p_Z = log_dirichlet_multinomial(gamma, L).sum()
-    return log_p_Z + log_dirichlet_multinomial(eta, Q).sum()

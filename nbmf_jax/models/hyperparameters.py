@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from nbmf_jax.models.learned import check_learned, is_learned
+from nbmf_jax.models.hyperpriors import check_learned, is_learned
 
 __all__ = [
     "check_hyperparameter",

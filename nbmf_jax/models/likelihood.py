@@ -5,7 +5,13 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-__all__ = ["above_zero", "inside", "log_likelihood", "mean_negative_log_likelihood"]
+__all__ = [
+    "above_zero",
+    "bernoulli_mean",
+    "inside",
+    "log_likelihood",
+    "mean_negative_log_likelihood",
+]
 
 
 def above_zero(x: jax.Array) -> jax.Array:
@@ -17,6 +23,11 @@ def inside(mean: jax.Array) -> jax.Array:
     """Keep means inside (0, 1): rounding can carry a sum of products past 1."""
     info = jnp.finfo(mean.dtype)
     return jnp.clip(mean, info.tiny, 1 - info.eps)
+
+
+def bernoulli_mean(W: jax.Array, H: jax.Array) -> jax.Array:
+    """W H, kept inside (0, 1)."""
+    return inside(jnp.matmul(W, H, precision="highest"))
 
 
 def log_likelihood(mean: jax.Array, V: jax.Array) -> jax.Array:

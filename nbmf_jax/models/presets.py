@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpyro.distributions as dist
 
 from nbmf_jax.models.base import FactorModel
-from nbmf_jax.models.beta_dir import BetaDir
-from nbmf_jax.models.dir_beta import DirBeta
-from nbmf_jax.models.dir_dir import DirDir
-from nbmf_jax.models.learned import HDP
+from nbmf_jax.models.hyperpriors import HDP, Prior
+from nbmf_jax.registry import MODELS, PRIORS, check_name, find
 
-__all__ = ["MODELS", "PRIORS", "preset"]
-
-MODELS: dict[str, type[FactorModel]] = {"beta-dir": BetaDir, "dir-beta": DirBeta, "dir-dir": DirDir}
-PRIORS = ("learned", "paper")
+__all__ = ["preset"]
 
 
 def preset(model: str, num_components: int, prior: str = "learned") -> FactorModel:
@@ -33,15 +26,12 @@ def preset(model: str, num_components: int, prior: str = "learned") -> FactorMod
     >>> preset("dir-dir", 100).gamma
     HDP(concentration=Gamma(1, 1), base_concentration=Gamma(1, 1))
     """
-    if model not in MODELS:
-        raise ValueError(f"model must be one of {', '.join(MODELS)}, got {model!r}")
-    if prior not in PRIORS:
-        raise ValueError(f"prior must be one of {', '.join(PRIORS)}, got {prior!r}")
-    kind = MODELS[model]
-    learned = {name: _learned(name, kind) for name in kind._names()} if prior == "learned" else {}
-    return kind(num_components, **learned)  # type: ignore[call-arg]
+    check_name("prior", prior, PRIORS)
+    kind: type[FactorModel] = find(MODELS[check_name("model", model, MODELS)].model)
+    names = kind.parameter_names() if prior == "learned" else ()
+    return kind(num_components, **{name: _learned(name, kind) for name in names})  # type: ignore[call-arg]
 
 
-def _learned(name: str, kind: Any) -> Any:
+def _learned(name: str, kind: type[FactorModel]) -> Prior:
     positive = dist.Gamma(1.0, 1.0)
     return HDP(positive, positive) if name == kind._nonparametric else positive

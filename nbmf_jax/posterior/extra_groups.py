@@ -123,7 +123,7 @@ def _dims(found: Source) -> dict[str, dict[str, list[str]]]:
 def _constant_dims(name: str, value: np.ndarray, model: Any) -> list[str]:
     if value.ndim < 2:
         return ["component"]
-    return ["row", "component"] if name in model._of_W else ["component", "column"]
+    return ["row", "component"] if name in model.W.parameters else ["component", "column"]
 
 
 def _cell_labels(labels: dict[str, list[Any]], mask: np.ndarray) -> dict[str, Any]:

@@ -131,7 +131,7 @@ def _prior(
     kind = kind_of(idata) if model is None else type(check_model(model))
     if kind is None:
         raise ValueError("result does not know its model, and so not the prior: pass `model`")
-    names = kind._of_W if axis == "row" else kind._of_H
+    names = kind.W.parameters if axis == "row" else kind.H.parameters
     posterior, K = group(idata, "posterior"), orders.shape[1]
 
     def values(name: str) -> jax.Array:

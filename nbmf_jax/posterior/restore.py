@@ -22,9 +22,9 @@ def model_of(idata: Any) -> Any:
     """The `BetaDir`, `DirBeta` or `DirDir` of a fit with fixed hyperparameters, otherwise None."""
     posterior, constants = group(idata, "posterior"), group(idata, "constant_data")
     kind = kind_of(idata)
-    if kind is None or not all(name in constants for name in kind._names()):
+    if kind is None or not all(name in constants for name in kind.parameter_names()):
         return None
-    values = {name: np.asarray(constants[name]) for name in kind._names()}
+    values = {name: np.asarray(constants[name]) for name in kind.parameter_names()}
     return kind(posterior.sizes["component"], **values)
 
 

@@ -59,7 +59,7 @@ def model_words(model: Any) -> ModelWords:
     kind = _KINDS[type(model).__name__]
     priors = [
         f"{_SYMBOLS.get(name, name)} ({name}) {_value(getattr(model, name), model.num_components)}"
-        for name in model._names()
+        for name in model.parameter_names()
     ]
     return ModelWords(kind.title, kind.story, [kind.W, kind.H, _V], priors)
 

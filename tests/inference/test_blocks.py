@@ -32,12 +32,12 @@ def matrix(kind):
 def hyperparameters(kind, concentration):
     """All of them equal, for every line."""
     F, N = matrix(kind).shape
-    sizes = [(F, 2) if name in kind._of_W else (2, N) for name in kind._names()]
+    sizes = [(F, 2) if name in kind.W.parameters else (2, N) for name in kind.parameter_names()]
     return [np.full(size, concentration) for size in sizes]
 
 
 def build_with(kind):
-    return lambda sites: kind(2, **dict.fromkeys(kind._names(), sites["concentration"]))
+    return lambda sites: kind(2, **dict.fromkeys(kind.parameter_names(), sites["concentration"]))
 
 
 def model_with(kind):

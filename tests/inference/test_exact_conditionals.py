@@ -41,8 +41,8 @@ def dtype(request):
 def oracle_arguments(model, shape):
     """Hyperparameters as full arrays in the order of the oracles: (F, K) of W, (K, N) of H."""
     (F, N), K = shape, model.num_components
-    of_W = [np.broadcast_to(np.asarray(getattr(model, x)), (F, K)) for x in model._of_W]
-    of_H = [np.asarray(getattr(model, x)) for x in model._of_H]
+    of_W = [np.broadcast_to(np.asarray(getattr(model, x)), (F, K)) for x in model.W.parameters]
+    of_H = [np.asarray(getattr(model, x)) for x in model.H.parameters]
     of_H = [np.broadcast_to(x[:, None] if x.ndim == 1 else x, (K, N)) for x in of_H]
     return [np.array(x, float) for x in of_W + of_H]
 
@@ -57,8 +57,8 @@ def oracle(prefix, model, V, *args):
 def random_model(rng, kind, shape, K, per="line", low=0.2, high=2.5):
     """Unequal hyperparameters: K numbers each, or different in every row or column."""
     (F, N), values = shape, {}
-    for name in kind._names():
-        size = {"component": K, "line": (F, K) if name in kind._of_W else (K, N)}[per]
+    for name in kind.parameter_names():
+        size = {"component": K, "line": (F, K) if name in kind.W.parameters else (K, N)}[per]
         values[name] = rng.uniform(low, high, size)
     return kind(K, **values)
 
@@ -199,7 +199,9 @@ def test_conditional_of_every_cell(kind, shape, K, per, dtype):
 def test_tiny_hyperparameters_in_float32(kind, tiny):
     """1e-6 must survive next to counts: an own cell removed too late would leave 0 or 1e-7."""
     rng = np.random.default_rng(1)
-    names = kind._names() if tiny == "all" else {"gamma", "eta"} & set(kind._names())
+    names = (
+        kind.parameter_names() if tiny == "all" else {"gamma", "eta"} & set(kind.parameter_names())
+    )
     worst = 0.0
     for _ in range(5):
         shape, K = (5, 6), 4

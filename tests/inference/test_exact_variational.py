@@ -22,7 +22,9 @@ def random_problem(kind, shape, K=3, seed=0, low=0.1, high=2.0):
     """A model with hyperparameters for every line, a matrix with holes, and labels."""
     rng = np.random.default_rng(seed)
     F, N = shape
-    sizes = {name: (F, K) if name in kind._of_W else (K, N) for name in kind._names()}
+    sizes = {
+        name: (F, K) if name in kind.W.parameters else (K, N) for name in kind.parameter_names()
+    }
     model = kind(K, **{name: rng.uniform(low, high, size) for name, size in sizes.items()})
     V = rng.integers(2, size=shape).astype(float)
     V[rng.random(shape) < 0.2] = NAN
@@ -142,7 +144,7 @@ def test_bound_never_decreases_and_stays_below_the_evidence(kind):
     found = nbmf.bica(jax.random.key(0), model, V, start=labels, max_iter=20_000, tol=1e-9)
     assert found.converged
     assert np.diff(found.trace["elbo"]).min() > -1e-9
-    hyper = [getattr(model, name) for name in model._names()]
+    hyper = [getattr(model, name) for name in model.parameter_names()]
     exact = oracles.exact_beta_dir if kind is BetaDir else oracles.exact_dir_beta
     assert found.trace["elbo"][-1] < exact(V, *hyper).log_evidence
 
@@ -208,7 +210,7 @@ def test_em_with_one_component_is_the_column_mean():
 def test_gradient_and_em_agree(kind):
     """With a strong prior there is one mode up to relabelling: same objective, same W H."""
     model, V, _ = random_problem(kind, (5, 6), K=2, seed=6)
-    model = kind(2, **dict.fromkeys(kind._names(), 4.0))
+    model = kind(2, **dict.fromkeys(kind.parameter_names(), 4.0))
     by_em = nbmf.em(
         jax.random.key(1), model, V, prior=True, tol=1e-14, max_iter=20_000, num_restarts=3
     )

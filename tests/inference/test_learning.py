@@ -250,9 +250,9 @@ def enumerate_on_grid(kind, data, values_on_grid):
     points = []
     for values in values_on_grid:
         full = []
-        for name in kind._names():
+        for name in kind.parameter_names():
             value = np.asarray(values.get(name, FIXED[name]), float)
-            of_W = name in kind._of_W
+            of_W = name in kind.W.parameters
             value = value if of_W or value.ndim == 0 else value[:, None]
             full.append(np.broadcast_to(value, (F, 2) if of_W else (2, N)))
         points.append(EXACT[kind](data, *full))
@@ -304,7 +304,7 @@ def test_kernel_learns_a_hyperparameter_exactly(kind, name):
     grid = np.exp(np.linspace(np.log(1e-3), np.log(15), 60))
     log_p, expected = enumerate_on_grid(kind, data, [{name: x} for x in grid])
     log_p = log_p + log_prior(grid) + np.log(grid)
-    hyperparameters = {**{n: FIXED[n] for n in kind._names()}, name: PRIOR}
+    hyperparameters = {**{n: FIXED[n] for n in kind.parameter_names()}, name: PRIOR}
     draws = run(kind(2, **hyperparameters), data)
     assert_posterior(draws, name, log_p, grid, expected)
 
@@ -320,7 +320,7 @@ def test_kernel_learns_a_base_measure_exactly(kind, name):
     log_p, expected = enumerate_on_grid(kind, data, values)
     log_p = log_p + stats.beta(1.5, 1.5).logpdf(b)
     hdp = nbmf.HDP(concentration=1.5, base_concentration=3.0)
-    draws = run(kind(2, **{**{n: FIXED[n] for n in kind._names()}, name: hdp}), data)
+    draws = run(kind(2, **{**{n: FIXED[n] for n in kind.parameter_names()}, name: hdp}), data)
     # Seen through a symmetric function too: relabelling leaves b (1 - b) alone.
     assert_posterior(draws, "base_weights", log_p, b, expected)
     weights = np.asarray(draws["base_weights"], float)

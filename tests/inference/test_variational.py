@@ -43,7 +43,7 @@ with_start = pytest.mark.parametrize(
 
 
 def flat_model(kind, K=3):
-    return kind(K, **dict.fromkeys(kind._names(), 1.0))
+    return kind(K, **dict.fromkeys(kind.parameter_names(), 1.0))
 
 
 def example(shape=(7, 9), seed=0, missing=0.2):

@@ -122,7 +122,7 @@ def test_netcdf_round_trip_is_exact(full, tmp_path):
 def test_models_come_back_with_their_hyperparameters(model, V, tmp_path):
     shapes = {"gamma": (18, 2), "eta": (2, 14)}
     side = (18, 2) if isinstance(model, nbmf.DirBeta) else (2, 14)
-    names = {name: np.ones(shapes.get(name, side)) for name in model._names()}
+    names = {name: np.ones(shapes.get(name, side)) for name in model.parameter_names()}
     fit = runs.posterior(model, **names)
     convert.save(nbmf.to_arviz(fit, V, num_samples=3), tmp_path / "fit.nc")
     assert model_of(convert.load(tmp_path / "fit.nc")) == model

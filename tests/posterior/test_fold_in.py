@@ -61,7 +61,7 @@ def known(model, W, H, num_draws=1):
     kind = {"model_class": type(model).__name__}
     posterior = fit.posterior.assign_attrs(kind)
     K = model.num_components
-    priors = {name: np.broadcast_to(getattr(model, name), K) for name in model._names()}
+    priors = {name: np.broadcast_to(getattr(model, name), K) for name in model.parameter_names()}
     constants = convert.container(
         {"constant_data": priors}, dims={"constant_data": {name: ["component"] for name in priors}}
     )
@@ -87,7 +87,7 @@ def priors(model, names):
 @pytest.mark.parametrize(("model", "W", "H"), CASES, ids=lambda x: type(x).__name__)
 def test_new_rows_by_enumeration(model, W, H):
     found = nbmf.fold_in(known(model, W, H, 400), V_ROW, num_draws=400, num_sweeps=40)
-    exact = np.stack([exact_mean(H, v, priors(model, model._of_W)) for v in V_ROW])
+    exact = np.stack([exact_mean(H, v, priors(model, model.W.parameters)) for v in V_ROW])
     # 400 x 20 averaged sweeps; the standard error of a mean of correlated E[x | z] is below 0.005.
     np.testing.assert_allclose(found.factor, exact, atol=0.015)
     np.testing.assert_allclose(found.expected, found.factor.to_numpy() @ H, rtol=1e-4)
@@ -100,7 +100,7 @@ def test_new_columns_by_enumeration(model, W, H):
     found = nbmf.fold_in(
         known(model, W, H, 400), V_column, axis="column", num_draws=400, num_sweeps=40
     )
-    exact = [exact_mean(W.T, v, priors(model, model._of_H)) for v in V_column.T]
+    exact = [exact_mean(W.T, v, priors(model, model.H.parameters)) for v in V_column.T]
     np.testing.assert_allclose(found.factor, np.stack(exact, 1), atol=0.015)
     np.testing.assert_allclose(found.expected, W @ found.factor.to_numpy(), rtol=1e-4)
 
@@ -108,7 +108,7 @@ def test_new_columns_by_enumeration(model, W, H):
 @pytest.mark.parametrize(("model", "W", "H"), CASES, ids=lambda x: type(x).__name__)
 def test_cvb0_is_close_to_exact(model, W, H):
     found = nbmf.fold_in(known(model, W, H), V_ROW, method="cvb0")
-    exact = np.stack([exact_mean(H, v, priors(model, model._of_W)) for v in V_ROW])
+    exact = np.stack([exact_mean(H, v, priors(model, model.W.parameters)) for v in V_ROW])
     np.testing.assert_allclose(found.factor, exact, atol=0.08)  # a mean-field approximation
     np.testing.assert_allclose(found.factor.iloc[2], exact[2], rtol=1e-5)
 

@@ -11,6 +11,7 @@ share the base weights b, so that components which no row needs stay empty in al
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,8 +24,18 @@ from jax.core import Tracer
 from numpyro.distributions import Distribution, Independent
 
 from nbmf_jax.models.likelihood import above_zero
+from nbmf_jax.models.pytrees import register_immutable
 
-__all__ = ["HDP", "Prior", "check_learned", "is_learned", "log_prior", "sample_site", "start_value"]
+__all__ = [
+    "HDP",
+    "Hyperparameter",
+    "Prior",
+    "check_learned",
+    "is_learned",
+    "log_prior",
+    "sample_site",
+    "start_value",
+]
 
 BASE_WEIGHTS = "base_weights"
 OF_HDP = ("concentration", "base_concentration")
@@ -59,19 +70,11 @@ class HDP:
         return f"HDP({', '.join(f'{name}={short(getattr(self, name))}' for name in OF_HDP)})"
 
 
-def _unflatten(_: None, values: tuple[Any, ...]) -> HDP:
-    # JAX unflattens with placeholders too, which no check would let pass.
-    hdp = object.__new__(HDP)
-    for name, value in zip(OF_HDP, values, strict=True):
-        object.__setattr__(hdp, name, value)
-    return hdp
-
-
-jax.tree_util.register_pytree_node(
-    HDP, lambda hdp: (tuple(getattr(hdp, name) for name in OF_HDP), None), _unflatten
-)
+register_immutable(HDP, OF_HDP)
 
 Prior = Distribution | HDP
+Hyperparameter = float | Sequence[float] | np.ndarray | jax.Array | Distribution | HDP
+"""What a user may give: a number, K numbers, a matrix, or a prior if it is to be learned."""
 
 
 def is_learned(value: Any) -> bool:

@@ -1,0 +1,116 @@
+"""The names of models and methods: the one list that every room reads.
+
+A new model is a class, the way its labels are drawn and counted, and an entry of `MODELS` (see
+docs/adding_a_model.md); a new method of the estimator is a function and an entry of `METHODS`.
+Nothing here imports JAX: the classes and functions are named, and imported when they are needed,
+so that `nbmf --help` stays quick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from importlib import import_module
+from typing import Any, NamedTuple
+
+__all__ = ["METHODS", "MODELS", "PRIORS", "FactorPrior", "Method", "Model", "check_name", "find"]
+
+
+class FactorPrior(NamedTuple):
+    """The prior of W or of H."""
+
+    family: str  # "dirichlet": sums to 1 over the components; "beta": independent entries
+    parameters: tuple[str, ...]  # the names of its hyperparameters
+
+
+class Model(NamedTuple):
+    """What the rooms need to know of a model."""
+
+    model: str  # "module:class" of its `FactorModel`
+    cells: str  # "module:object" of its `CellModel`: how its labels are drawn and counted
+    W: FactorPrior
+    H: FactorPrior
+    help: str  # what mixes the components, for the command line
+
+
+class Method(NamedTuple):
+    """What the rooms need to know of a way to fit a model."""
+
+    fit: str  # "module:function" of the estimator
+    title: str
+    runs_chains: bool = False  # chains that can be compared with each other
+    learns: bool = False  # can learn hyperparameters
+    prunes: bool = False  # leaves components empty that are not needed
+    num_starts: bool = False  # iterates from several random starts, of which the best is kept
+
+
+_DIRICHLET_W = FactorPrior("dirichlet", ("gamma",))
+_DIRICHLET_H = FactorPrior("dirichlet", ("eta",))
+_BETA = FactorPrior("beta", ("alpha", "beta"))
+
+MODELS: dict[str, Model] = {
+    "beta-dir": Model(
+        "nbmf_jax.models.beta_dir:BetaDir",
+        "nbmf_jax.inference.cells.beta_dir:BETA_DIR",
+        W=_DIRICHLET_W,
+        H=_BETA,
+        help="rows mix components",
+    ),
+    "dir-beta": Model(
+        "nbmf_jax.models.dir_beta:DirBeta",
+        "nbmf_jax.inference.cells.beta_dir:BETA_DIR",
+        W=_BETA,
+        H=_DIRICHLET_H,
+        help="columns do",
+    ),
+    "dir-dir": Model(
+        "nbmf_jax.models.dir_dir:DirDir",
+        "nbmf_jax.inference.cells.dir_dir:DIR_DIR",
+        W=_DIRICHLET_W,
+        H=_DIRICHLET_H,
+        help="both",
+    ),
+}
+
+METHODS: dict[str, Method] = {
+    "gibbs": Method(
+        "nbmf_jax.estimator.methods:fit_gibbs",
+        "collapsed Gibbs",
+        runs_chains=True,
+        learns=True,
+        prunes=True,
+    ),
+    "cvb0": Method(
+        "nbmf_jax.estimator.methods:fit_cvb0",
+        "collapsed variational Bayes",
+        learns=True,
+        prunes=True,
+        num_starts=True,
+    ),
+    "bica": Method(
+        "nbmf_jax.estimator.methods:fit_bica",
+        "mean-field variational Bayes",
+        prunes=True,
+        num_starts=True,
+    ),
+    "em": Method("nbmf_jax.estimator.methods:fit_em", "maximum likelihood by EM", num_starts=True),
+    "nuts": Method("nbmf_jax.estimator.methods:fit_nuts", "NUTS", runs_chains=True),
+    "svi": Method("nbmf_jax.estimator.methods:fit_svi", "stochastic variational inference"),
+}
+
+PRIORS = ("learned", "paper")
+
+
+@cache
+def find(place: str) -> Any:
+    """The object of a "module:name"; its module is imported now."""
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)
+
+
+def check_name(argument: str, value: object, known: Iterable[str]) -> str:
+    """A name out of a list, or an error that shows the list."""
+    names = list(known)
+    if value not in names:
+        raise ValueError(f"{argument} must be one of {', '.join(names)}, got {value!r}")
+    return str(value)
