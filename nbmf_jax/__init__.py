@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from nbmf_jax.data import datasets as datasets
     from nbmf_jax.data.split import train_test_split as train_test_split
     from nbmf_jax.estimator import NBMF as NBMF
-    from nbmf_jax.inference.bica import bica as bica
-    from nbmf_jax.inference.blocks import NBMFBlock as NBMFBlock
-    from nbmf_jax.inference.blocks import make_gibbs_fn as make_gibbs_fn
-    from nbmf_jax.inference.collapsed_gibbs import CollapsedGibbs as CollapsedGibbs
-    from nbmf_jax.inference.cvb0 import cvb0 as cvb0
-    from nbmf_jax.inference.em import em as em
-    from nbmf_jax.inference.guide import ConjugateGuide as ConjugateGuide
-    from nbmf_jax.inference.map_gradient import map_gradient as map_gradient
+    from nbmf_jax.inference.gibbs.block import NBMFBlock as NBMFBlock
+    from nbmf_jax.inference.gibbs.block import make_gibbs_fn as make_gibbs_fn
+    from nbmf_jax.inference.gibbs.kernel import CollapsedGibbs as CollapsedGibbs
+    from nbmf_jax.inference.point.em import em as em
+    from nbmf_jax.inference.point.map_gradient import map_gradient as map_gradient
     from nbmf_jax.inference.results import PointEstimate as PointEstimate
     from nbmf_jax.inference.results import VariationalPosterior as VariationalPosterior
-    from nbmf_jax.inference.stochastic_cvb0 import stochastic_cvb0 as stochastic_cvb0
+    from nbmf_jax.inference.variational.bica import bica as bica
+    from nbmf_jax.inference.variational.cvb0 import cvb0 as cvb0
+    from nbmf_jax.inference.variational.guide import ConjugateGuide as ConjugateGuide
+    from nbmf_jax.inference.variational.stochastic_cvb0 import stochastic_cvb0 as stochastic_cvb0
     from nbmf_jax.models import HDP as HDP
     from nbmf_jax.models import BetaDir as BetaDir
     from nbmf_jax.models import DirBeta as DirBeta
@@ -41,30 +41,30 @@ if TYPE_CHECKING:
 
 _HOME = {
     "BetaDir": "nbmf_jax.models",
-    "CollapsedGibbs": "nbmf_jax.inference.collapsed_gibbs",
-    "ConjugateGuide": "nbmf_jax.inference.guide",
+    "CollapsedGibbs": "nbmf_jax.inference.gibbs.kernel",
+    "ConjugateGuide": "nbmf_jax.inference.variational.guide",
     "DirBeta": "nbmf_jax.models",
     "DirDir": "nbmf_jax.models",
     "HDP": "nbmf_jax.models",
     "NBMF": "nbmf_jax.estimator",
-    "NBMFBlock": "nbmf_jax.inference.blocks",
+    "NBMFBlock": "nbmf_jax.inference.gibbs.block",
     "PointEstimate": "nbmf_jax.inference.results",
     "VariationalPosterior": "nbmf_jax.inference.results",
     "agreement": "nbmf_jax.posterior.align",
     "align_components": "nbmf_jax.posterior.align",
     "as_binary_matrix": "nbmf_jax.data",
-    "bica": "nbmf_jax.inference.bica",
+    "bica": "nbmf_jax.inference.variational.bica",
     "compare": "nbmf_jax.posterior.compare",
-    "cvb0": "nbmf_jax.inference.cvb0",
+    "cvb0": "nbmf_jax.inference.variational.cvb0",
     "datasets": "nbmf_jax.data",
     "diagnose": "nbmf_jax.posterior.diagnose",
-    "em": "nbmf_jax.inference.em",
+    "em": "nbmf_jax.inference.point.em",
     "fold_in": "nbmf_jax.posterior.fold_in",
-    "make_gibbs_fn": "nbmf_jax.inference.blocks",
-    "map_gradient": "nbmf_jax.inference.map_gradient",
+    "make_gibbs_fn": "nbmf_jax.inference.gibbs.block",
+    "map_gradient": "nbmf_jax.inference.point.map_gradient",
     "perplexity": "nbmf_jax.posterior.scores",
     "predict": "nbmf_jax.posterior.predict",
-    "stochastic_cvb0": "nbmf_jax.inference.stochastic_cvb0",
+    "stochastic_cvb0": "nbmf_jax.inference.variational.stochastic_cvb0",
     "to_arviz": "nbmf_jax.posterior.convert",
     "train_test_split": "nbmf_jax.data.split",
 }

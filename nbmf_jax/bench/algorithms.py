@@ -12,8 +12,9 @@ import numpy as np
 
 import nbmf_jax as nbmf
 from nbmf_jax.bench.measure import cpu_seconds
-from nbmf_jax.inference import collapsed
-from nbmf_jax.inference.cvb0 import memory_needed
+from nbmf_jax.inference import assignments as collapsed
+from nbmf_jax.inference.gibbs import sampler
+from nbmf_jax.inference.variational.cvb0 import memory_needed
 
 __all__ = ["Contestant", "contestants", "planted_matrix"]
 
@@ -63,7 +64,7 @@ def contestants(
 
 def _gibbs(model: Any, V: jax.Array, burn_in: int, name: str, advance: bool = False) -> Contestant:
     """Sweeps that continue one chain; with `advance` all that the sampler does for one."""
-    chain = _Chain(model, V, burn_in, collapsed.advance if advance else collapsed.sweep)
+    chain = _Chain(model, V, burn_in, sampler.advance if advance else sampler.sweep)
     return Contestant(name, chain.step, chain.compile_seconds)
 
 
@@ -77,7 +78,7 @@ def _draw_factors(model: Any, V: jax.Array, burn_in: int, name: str) -> Contesta
 
 
 class _Chain:
-    def __init__(self, model: Any, V: jax.Array, burn_in: int, move: Any = collapsed.sweep) -> None:
+    def __init__(self, model: Any, V: jax.Array, burn_in: int, move: Any = sampler.sweep) -> None:
         key = jax.random.key(0)
         self.V, self.keys = V, iter(jax.random.split(key, 10_000))
         self.state = collapsed.assign(model, V, collapsed.initial_assignments(key, model, V))

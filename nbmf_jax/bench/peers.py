@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 import nbmf_jax as nbmf
 from nbmf_jax.bench.algorithms import planted_matrix
 from nbmf_jax.bench.measure import cpu_seconds, timed_draws
-from nbmf_jax.inference import collapsed
+from nbmf_jax.inference import assignments as collapsed
 
 __all__ = ["PEERS", "compare_em", "compare_samplers"]
 

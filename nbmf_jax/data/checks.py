@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeGuard
 
 import numpy as np
 
-__all__ = ["check_count"]
+__all__ = ["check_count", "is_integer"]
 
 
-def check_count(name: str, value: Any, minimum: int = 1) -> int:
+def is_integer(value: object) -> TypeGuard[int]:
+    """Whether this is a whole number; True and False are not."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
+def check_count(name: str, value: object, minimum: int = 1) -> int:
     """A whole number of at least `minimum`."""
-    is_integer = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if not is_integer or value < minimum:
+    if not is_integer(value) or value < minimum:
         raise ValueError(f"{name} must be a whole number of at least {minimum}, got {value!r}")
     return int(value)

@@ -21,7 +21,7 @@ from jax import lax
 
 from nbmf_jax.estimator.progress import Progress
 from nbmf_jax.estimator.settings import Steps
-from nbmf_jax.inference.collapsed_gibbs import CollapsedGibbs
+from nbmf_jax.inference.gibbs.kernel import CollapsedGibbs
 
 __all__ = ["Chains", "run_chains"]
 

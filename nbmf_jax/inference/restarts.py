@@ -7,52 +7,29 @@ from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jaxtyping import Array, Float, Shaped
 
-from nbmf_jax.inference import beta_dir, collapsed, dir_dir
-from nbmf_jax.inference.diagonal import Sides
-from nbmf_jax.inference.problem import Problem
-from nbmf_jax.inference.results import VariationalPosterior
-from nbmf_jax.models import DirDir
+from nbmf_jax.inference._numerics.fixed_point import History
+from nbmf_jax.inference.assignments import Assignments, initial_assignments
+from nbmf_jax.inference.checks import Problem
+from nbmf_jax.inference.types import Key, Matrix
+from nbmf_jax.models.base import FactorModel
 
-__all__ = [
-    "as_counts",
-    "best_fit",
-    "counter_change",
-    "fit_variational",
-    "start_labels",
-    "variational_posterior",
-]
+__all__ = ["best_fit", "start_labels"]
 
-
-def fit_variational(
-    key: jax.Array,
-    checked: Problem,
-    fit: Callable[..., Any],
-    tol: float,
-    num_restarts: int,
-    options: dict[str, Any],
-) -> VariationalPosterior:
-    """The best of several fits by log p(V | E[W] E[H]), as a posterior in the user's terms.
-
-    `fit` returns expected counts and the values of learned hyperparameters, among others.
-    """
-    (counts, values), history, scores = best_fit(key, checked, fit, tol, num_restarts, options)
-    model = checked.model.given(values)
-    posterior = variational_posterior(model, checked.V.shape, counts, history)
-    return checked.finish(posterior, scores)
+Fit = Callable[..., tuple[Any, History, Array]]  # see `best_fit`
 
 
 def best_fit(
-    key: jax.Array,
+    key: Key,
     checked: Problem,
-    fit: Callable[..., Any],
+    fit: Fit,
     tol: float,
     num_restarts: int,
     options: dict[str, Any],
-) -> tuple[Any, dict[str, Any], jax.Array]:
+) -> tuple[Any, History, Float[Array, " restarts"]]:
     """What was fitted best, its history, and the scores of all restarts.
 
     `fit(key, start, model, V, heldout, tol, **options)`, where `start` is labels or None, returns
@@ -66,12 +43,12 @@ def best_fit(
     return fitted, history, scores
 
 
-def start_labels(key: jax.Array, start: jax.Array | None, model: Any, V: jax.Array) -> jax.Array:
+def start_labels(key: Key, start: Assignments | None, model: FactorModel, V: Matrix) -> Assignments:
     """The given labels, or uniform ones."""
-    return collapsed.initial_assignments(key, model, V) if start is None else start
+    return initial_assignments(key, model, V) if start is None else start
 
 
-def _best_of(scores: jax.Array) -> int:
+def _best_of(scores: Float[Array, " restarts"]) -> int:
     """The highest score; a fit that broke down is never the best."""
     if np.isnan(scores).all():
         raise ValueError(
@@ -83,48 +60,19 @@ def _best_of(scores: jax.Array) -> int:
 
 @partial(jax.jit, static_argnames=("fit", "options"))
 def _run_restarts(
-    keys: jax.Array,
-    starts: jax.Array | None,
-    model: Any,
-    V: jax.Array,
-    heldout: jax.Array | None,
-    tol: jax.Array | float,
+    keys: Shaped[Array, "restarts ..."],
+    starts: Shaped[Array, "restarts ..."] | None,
+    model: FactorModel,
+    V: Matrix,
+    heldout: Matrix | None,
+    tol: float | Array,
     *,
-    fit: Callable[..., Any],
+    fit: Fit,
     options: tuple[tuple[str, Any], ...],
-) -> Any:
+) -> tuple[Any, History, Array]:
     """Every restart in turn, so that the memory of one is enough."""
 
-    def fit_one(key_and_start: Any) -> Any:
+    def fit_one(key_and_start: tuple[Key, Array | None]) -> tuple[Any, History, Array]:
         return fit(*key_and_start, model, V, heldout, tol, **dict(options))
 
     return lax.map(fit_one, (keys, starts))
-
-
-def variational_posterior(
-    model: Any, shape: tuple[int, ...], counts: Any, history: dict[str, Any]
-) -> VariationalPosterior:
-    """Prior plus expected counts, in the layout of the model's hyperparameters."""
-    priors = model.priors(shape)
-    parameters = {"gamma": (priors["gamma"] + counts.L).T}
-    if isinstance(model, DirDir):
-        parameters["eta"] = priors["eta"] + counts.Q
-    else:
-        parameters["alpha"] = priors["alpha"] + counts.A
-        parameters["beta"] = priors["beta"] + counts.B
-    return VariationalPosterior(model=model, parameters=parameters, **history)
-
-
-def as_counts(model: Any, counters: Sides) -> Any:
-    """Expected counts by name; tables of variances are left out."""
-    if isinstance(model, DirDir):
-        return dir_dir.Counts(L=counters.row[0], Q=counters.column[0])
-    B, A = counters.column[:2]
-    return beta_dir.Counts(L=counters.row[0], A=A, B=B)
-
-
-def counter_change(before: Any, after: Any, num_observed: jax.Array) -> jax.Array:
-    """Mean change per cell: one that leaves a component for another changes each side by 2."""
-    moved = jax.tree.map(lambda x, y: jnp.abs(x - y).sum(), before, after)
-    sides = jnp.stack(jax.tree.leaves(moved)).sum()
-    return sides / (4 * num_observed)

@@ -6,38 +6,41 @@ reading interface: `mean`, `expected`, `sample`, `log_predictive`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
+from jaxtyping import Array, Float, Shaped
 
 from nbmf_jax.data import as_binary_matrix
 from nbmf_jax.data.checks import check_count
 from nbmf_jax.data.matrix import BinaryMatrix
-from nbmf_jax.inference.draws import (
-    beta_from_log_gammas,
-    dirichlet_from_log_gammas,
-    draw_log_gammas,
-    inside_unit_interval,
-)
-from nbmf_jax.models import BetaDir, DirBeta, DirDir
+from nbmf_jax.inference._numerics.log_gamma import draw_log_gammas
+from nbmf_jax.inference.orientation import Orientation
+from nbmf_jax.inference.types import Factors, Key, Matrix, Tables
+from nbmf_jax.models.base import FactorModel
+from nbmf_jax.models.families import Factor, Family, inside_unit_interval
 from nbmf_jax.models.likelihood import bernoulli_mean, log_likelihood
+from nbmf_jax.models.pytrees import register_immutable
 
 __all__ = ["PointEstimate", "VariationalPosterior"]
 
-Factors = dict[str, jax.Array]
-Labels = tuple[Any, ...] | None
+Labels = tuple[Any, ...] | None  # of rows or columns; whatever a user's DataFrame has
+
+_TURN = Orientation(transposed=True)
 
 
 class _Result:
     """What the two results share; W H of independent W and H has mean E[W] E[H]."""
 
-    num_iter: Any
-    converged: Any
-    trace: dict[str, Any]
+    num_iter: int | Array | None
+    converged: bool | Array | None
+    trace: Mapping[str, Array | np.ndarray]
     row_labels: Labels
     column_labels: Labels
 
@@ -45,12 +48,12 @@ class _Result:
         """W (F, K) and H (K, N)."""
         raise NotImplementedError
 
-    def expected(self) -> jax.Array:
+    def expected(self) -> Matrix:
         """E[W] E[H], (F, N): the probability of a one in every cell, missing ones included."""
         factors = self.mean()
         return bernoulli_mean(factors["W"], factors["H"])
 
-    def log_predictive(self, V: Any) -> float:
+    def log_predictive(self, V: object) -> float:
         """Log probability of the observed cells of V, each given E[W] E[H], summed."""
         matrix, expected = as_binary_matrix(V), self.expected()
         values = matrix.values
@@ -59,22 +62,22 @@ class _Result:
             raise ValueError(f"V has shape {values.shape}, but {expected.shape} was fitted")
         return float(log_likelihood(expected, jnp.asarray(values)))
 
-    def _summary(self, what: str, shapes: Any) -> str:
+    def _summary(self, what: str, shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> str:
         (F, K), (_, N) = shapes
         if self.converged is None:
             return f"{what}, {F} x {N}, {K} components"
         try:
             how = "converged" if bool(self.converged) else "stopped before converging"
-            after = f", {how} after {int(self.num_iter)} iterations"
+            after = f", {how} after {int(self.num_iter)} iterations"  # type: ignore[arg-type]
         except (TypeError, ValueError, jax.errors.JAXTypeError):  # traced, or several at once
             after = ""
         return f"{what}, {F} x {N}, {K} components{after}"
 
 
 @partial(
-    jax.tree_util.register_dataclass,
-    data_fields=["parameters", "model", "num_iter", "converged", "trace"],
-    meta_fields=["row_labels", "column_labels"],
+    register_immutable,
+    data=("parameters", "model", "num_iter", "converged", "trace"),
+    static=("row_labels", "column_labels"),
 )
 @dataclass(frozen=True, eq=False, repr=False)
 class VariationalPosterior(_Result):
@@ -92,58 +95,61 @@ class VariationalPosterior(_Result):
         column_labels: labels of V's columns, if it had any.
     """
 
-    model: BetaDir | DirBeta | DirDir
-    parameters: Factors
-    num_iter: Any
-    converged: Any
-    trace: dict[str, Any]
+    model: FactorModel
+    parameters: dict[str, Array]
+    num_iter: int | Array | None
+    converged: bool | Array | None
+    trace: Mapping[str, Array | np.ndarray]
     row_labels: Labels = None
     column_labels: Labels = None
 
     def mean(self) -> Factors:
         """E[W] (F, K) and E[H] (K, N)."""
-        W, H = self._of("W"), self._of("H")
-        return {"W": _mean(W, component_axis=-1), "H": _mean(H, component_axis=-2)}
+        of_W, of_H = self.model.W, self.model.H
+        W = of_W.family.mean(self._of(of_W), component_axis=-1)
+        H = of_H.family.mean(self._of(of_H), component_axis=-2)
+        return {"W": inside_unit_interval(W), "H": inside_unit_interval(H)}
 
-    def sample(self, key: jax.Array, num_samples: int) -> Factors:
+    def sample(self, key: Key, num_samples: int) -> Factors:
         """Draws of W (num_samples, F, K) and of H (num_samples, K, N)."""
         check_count("num_samples", num_samples)
-        return _sample(jax.random.split(key, num_samples), self._of("W"), self._of("H"))
+        of_W, of_H = self.model.W, self.model.H
+        keys, families = jax.random.split(key, num_samples), (of_W.family, of_H.family)
+        return _sample(keys, self._of(of_W), self._of(of_H), families)
 
     def for_chains(self, num_chains: int) -> VariationalPosterior:
         """The same posterior `num_chains` times, as `MCMC.run(..., init_params=...)` wants it."""
         check_count("num_chains", num_chains)
 
-        def repeat(x: Any) -> jax.Array:
+        def repeat(x: Array) -> Array:
             return jnp.broadcast_to(jnp.asarray(x), (num_chains, *jnp.shape(x)))
 
         return jax.tree.map(repeat, self)
 
     def transposed(self) -> VariationalPosterior:
         """The posterior of V transposed: Beta-Dir turns into Dir-Beta and back."""
-        names = {"gamma": "eta", "eta": "gamma"}  # the Dirichlet parameters of W and of H
-        parameters = {names.get(name, name): x.T for name, x in self.parameters.items()}
+        turned = {name: _TURN.matrix(x) for name, x in self.parameters.items()}
         return replace(
             self,
-            model=self.model.transposed(),
-            parameters=parameters,
+            model=_TURN.model(self.model),
+            parameters=_TURN.names(self.model, turned),
             row_labels=self.column_labels,
             column_labels=self.row_labels,
         )
 
-    def _of(self, factor: str) -> tuple[jax.Array, ...]:
-        return tuple(self.parameters[name] for name in getattr(type(self.model), factor).parameters)
+    def _of(self, factor: Factor) -> tuple[Shaped[Array, ...], ...]:
+        return tuple(self.parameters[name] for name in factor.parameters)
 
     def __repr__(self) -> str:
-        shapes = self._of("W")[0].shape[-2:], self._of("H")[0].shape[-2:]
+        shapes = self._of(self.model.W)[0].shape[-2:], self._of(self.model.H)[0].shape[-2:]
         what = f"{type(self.model).__name__} posterior"
         return f"VariationalPosterior({self._summary(what, shapes)})"
 
 
 @partial(
-    jax.tree_util.register_dataclass,
-    data_fields=["W", "H", "num_iter", "converged", "trace"],
-    meta_fields=["row_labels", "column_labels"],
+    register_immutable,
+    data=("W", "H", "num_iter", "converged", "trace"),
+    static=("row_labels", "column_labels"),
 )
 @dataclass(frozen=True, eq=False, repr=False)
 class PointEstimate(_Result):
@@ -159,11 +165,11 @@ class PointEstimate(_Result):
         column_labels: labels of V's columns, if it had any.
     """
 
-    W: jax.Array
-    H: jax.Array
-    num_iter: Any
-    converged: Any
-    trace: dict[str, Any]
+    W: Float[Array, "*batch F K"]
+    H: Float[Array, "*batch K N"]
+    num_iter: int | Array | None
+    converged: bool | Array | None
+    trace: Mapping[str, Array | np.ndarray]
     row_labels: Labels = None
     column_labels: Labels = None
 
@@ -171,17 +177,18 @@ class PointEstimate(_Result):
         """W (F, K) and H (K, N)."""
         return {"W": self.W, "H": self.H}
 
-    def sample(self, key: jax.Array, num_samples: int) -> Factors:
+    def sample(self, key: Key, num_samples: int) -> Factors:
         """The point itself, `num_samples` times: a point estimate knows no uncertainty."""
         check_count("num_samples", num_samples)
         return {name: jnp.stack([x] * num_samples) for name, x in self.mean().items()}
 
     def transposed(self) -> PointEstimate:
         """The estimate for V transposed."""
+        W, H = _TURN.factors(self.W, self.H)
         return replace(
             self,
-            W=self.H.T,
-            H=self.W.T,
+            W=W,
+            H=H,
             row_labels=self.column_labels,
             column_labels=self.row_labels,
         )
@@ -206,22 +213,16 @@ def check_same_labels(
             )
 
 
-def _mean(parameters: tuple[jax.Array, ...], component_axis: int) -> jax.Array:
-    if len(parameters) == 1:
-        (x,) = parameters
-        return inside_unit_interval(x / x.sum(component_axis, keepdims=True))
-    alpha, beta = parameters
-    return inside_unit_interval(alpha / (alpha + beta))
+@partial(jax.jit, static_argnames="families")
+def _sample(
+    keys: Shaped[Array, "S ..."], W: Tables, H: Tables, families: tuple[Family, Family]
+) -> Factors:
+    """Draws given the parameters of W, (F, K) each, and of H, (K, N) each."""
+    of_W, of_H = families
 
-
-@jax.jit
-def _sample(keys: jax.Array, W: tuple[jax.Array, ...], H: tuple[jax.Array, ...]) -> Factors:
-    def draw(key: jax.Array) -> Factors:
+    def draw(key: Key) -> Factors:
         logs = draw_log_gammas(key, *(x.T for x in W), *H)
-        return {"W": _from_log_gammas(*logs[: len(W)]).T, "H": _from_log_gammas(*logs[len(W) :])}
+        drawn = of_W.from_log_gammas(logs[: len(W)]).T, of_H.from_log_gammas(logs[len(W) :])
+        return dict(zip(("W", "H"), drawn, strict=True))
 
     return lax.map(draw, keys)
-
-
-def _from_log_gammas(*logs: jax.Array) -> jax.Array:
-    return dirichlet_from_log_gammas(*logs) if len(logs) == 1 else beta_from_log_gammas(*logs)

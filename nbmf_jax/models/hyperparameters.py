@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from nbmf_jax.data.checks import is_integer
 from nbmf_jax.models.hyperpriors import check_learned, is_learned
 
 __all__ = [
@@ -26,10 +27,9 @@ __all__ = [
 ]
 
 
-def check_num_components(num_components: Any, minimum: int = 1) -> int:
+def check_num_components(num_components: object, minimum: int = 1) -> int:
     """Return `num_components` as an int, or say what is wrong with it."""
-    is_integer = isinstance(num_components, (int, np.integer))
-    if not is_integer or isinstance(num_components, bool):
+    if not is_integer(num_components):
         raise TypeError(f"num_components must be an integer, got {num_components!r}")
     if num_components < minimum:
         why = " (with one component Dir-Dir forces W H = 1 in every cell)" if minimum > 1 else ""

@@ -11,7 +11,7 @@ share the base weights b, so that components which no row needs stay empty in al
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -188,7 +188,7 @@ def sample_hdp(hdp: HDP, num_components: int) -> dict[str, jax.Array]:
     return {**sites, BASE_WEIGHTS: numpyro.sample(BASE_WEIGHTS, prior, infer=infer)}
 
 
-def concentration_of(hdp: HDP, values: dict[str, Any]) -> Any:
+def concentration_of(hdp: HDP, values: Mapping[str, Any]) -> jax.Array:
     """g0 b, the Dirichlet parameter of every row; never 0, though b underflows in float32."""
     g0 = jnp.asarray(values.get("concentration", hdp.concentration))
     return above_zero(g0[..., None] * values[BASE_WEIGHTS])

@@ -9,6 +9,7 @@ __all__ = [
     "above_zero",
     "bernoulli_mean",
     "inside",
+    "inverse_probabilities",
     "log_likelihood",
     "mean_negative_log_likelihood",
 ]
@@ -28,6 +29,11 @@ def inside(mean: jax.Array) -> jax.Array:
 def bernoulli_mean(W: jax.Array, H: jax.Array) -> jax.Array:
     """W H, kept inside (0, 1)."""
     return inside(jnp.matmul(W, H, precision="highest"))
+
+
+def inverse_probabilities(mean: jax.Array, V: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """X1 = V / mean and X0 = (1 - V) / (1 - mean), (F, N); 0 at missing cells."""
+    return jnp.where(V == 1, 1 / mean, 0), jnp.where(V == 0, 1 / (1 - mean), 0)
 
 
 def log_likelihood(mean: jax.Array, V: jax.Array) -> jax.Array:

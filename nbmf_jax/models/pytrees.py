@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 import jax
@@ -30,7 +31,7 @@ def register_immutable(
     def flatten(x: Any) -> Any:
         return tuple(getattr(x, name) for name in data), tuple(getattr(x, n) for n in static)
 
-    def unflatten(fixed: tuple[Any, ...], values: tuple[Any, ...]) -> Kind:
+    def unflatten(fixed: tuple[Any, ...], values: Iterable[Any]) -> Kind:
         return new_without_checks(
             kind, **dict(zip(static, fixed, strict=True)), **dict(zip(data, values, strict=True))
         )

@@ -16,6 +16,7 @@ import numpyro.distributions as dist
 from jax.core import Tracer
 from numpyro.ops.indexing import Vindex
 
+from nbmf_jax.data.checks import is_integer
 from nbmf_jax.data.matrix import as_binary_matrix
 from nbmf_jax.models.distributions import DirichletColumns
 from nbmf_jax.models.families import Family, Tables
@@ -60,10 +61,10 @@ def _check_traced(V: jax.Array) -> jax.Array:
 def _check_shape(shape: object) -> tuple[int, int]:
     if shape is None:
         raise ValueError("give V, or shape=(rows, columns) to draw a matrix from the model")
-    is_pair = isinstance(shape, tuple | list | np.ndarray) and len(shape) == 2
-    if not is_pair or not all(isinstance(n, int | np.integer) and n >= 1 for n in shape):
+    sizes = [*shape] if isinstance(shape, tuple | list | np.ndarray) else []
+    if len(sizes) != 2 or not all(is_integer(size) and size >= 1 for size in sizes):
         raise ValueError(f"shape must be (rows, columns), both at least 1, got {shape!r}")
-    rows, columns = shape
+    rows, columns = sizes
     return int(rows), int(columns)
 
 

@@ -14,8 +14,9 @@ import numpy as np
 import pandas as pd
 
 from nbmf_jax.data import BinaryMatrix, as_binary_matrix
-from nbmf_jax.inference.fold_in import average_over_draws
-from nbmf_jax.inference.problem import check_count, check_model
+from nbmf_jax.data.checks import check_count
+from nbmf_jax.inference.new_rows import average_over_draws
+from nbmf_jax.models.base import check_model
 from nbmf_jax.posterior.convert import Draws, draws_of, group, is_container, to_arviz
 from nbmf_jax.posterior.restore import kind_of
 

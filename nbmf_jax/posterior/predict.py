@@ -21,7 +21,7 @@ import pandas as pd
 from jax import lax
 
 from nbmf_jax.data.checks import check_count
-from nbmf_jax.inference import collapsed
+from nbmf_jax.inference import assignments as collapsed
 from nbmf_jax.posterior.convert import Draws, draws_of, group, is_container, to_arviz
 from nbmf_jax.posterior.extra_groups import generator
 from nbmf_jax.posterior.restore import data_of, model_of

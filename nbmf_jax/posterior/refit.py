@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from nbmf_jax.inference.collapsed_gibbs import CollapsedGibbs
-from nbmf_jax.inference.cvb0 import cvb0
+from nbmf_jax.inference.gibbs.kernel import CollapsedGibbs
+from nbmf_jax.inference.variational.cvb0 import cvb0
 from nbmf_jax.models.base import FactorModel
 
 __all__ = ["refitter"]

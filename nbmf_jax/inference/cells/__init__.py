@@ -1,0 +1,1 @@
+"""How the cells of a matrix get their labels: one file a model, and how cells are visited."""

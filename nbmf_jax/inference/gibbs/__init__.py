@@ -1,0 +1,1 @@
+"""Collapsed Gibbs sampling: the sampler, hyperparameters given the labels, NumPyro adapters."""

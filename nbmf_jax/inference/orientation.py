@@ -1,0 +1,63 @@
+"""The one place where a matrix is turned: Dir-Beta is Beta-Dir on V transposed.
+
+Inference works on *upright* models (`FactorModel.upright`). For the others V, labels, factors and
+hyperparameters are turned on the way in and turned back on the way out, by the functions here.
+Transposing twice changes nothing, so the same function serves both ways.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeVar
+
+import jax.numpy as jnp
+from jaxtyping import Array, Shaped
+
+from nbmf_jax.inference.types import Shape
+from nbmf_jax.models.base import FactorModel
+
+__all__ = ["Orientation", "orientation_of", "transposed_names"]
+
+Value = TypeVar("Value")
+
+
+class Orientation(NamedTuple):
+    """Whether the user's matrix and the upright one are each other's transpose."""
+
+    transposed: bool
+
+    def model(self, model: FactorModel) -> FactorModel:
+        """The upright model of a user's model."""
+        return model.transposed() if self.transposed else model
+
+    def matrix(self, X: Shaped[Array, "... F N"]) -> Shaped[Array, "... N F"]:
+        """V, labels, or anything else with the axes of V last."""
+        return jnp.swapaxes(X, -1, -2) if self.transposed else X
+
+    def shape(self, shape: Shape) -> Shape:
+        """The shape of V."""
+        return shape[::-1] if self.transposed else shape
+
+    def factors(
+        self, W: Shaped[Array, "... F K"], H: Shaped[Array, "... K N"]
+    ) -> tuple[Shaped[Array, "... F2 K"], Shaped[Array, "... K N2"]]:
+        """W and H, which exchange their roles."""
+        return (jnp.swapaxes(H, -1, -2), jnp.swapaxes(W, -1, -2)) if self.transposed else (W, H)
+
+    def names(self, model: FactorModel, values: dict[str, Value]) -> dict[str, Value]:
+        """Anything by the names of a model's hyperparameters, by those of its transpose."""
+        if not self.transposed:
+            return values
+        renamed = transposed_names(model)
+        return {renamed.get(name, name): value for name, value in values.items()}
+
+
+def orientation_of(model: FactorModel | type[FactorModel]) -> Orientation:
+    """How a user's model stands to the upright one."""
+    return Orientation(transposed=not model.upright)
+
+
+def transposed_names(model: FactorModel) -> dict[str, str]:
+    """A model's hyperparameters by name, and what they are called in its transpose."""
+    other = model.transposed()
+    names = (*model.W.parameters, *model.H.parameters)
+    return dict(zip(names, (*other.H.parameters, *other.W.parameters), strict=True))

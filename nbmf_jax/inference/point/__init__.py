@@ -1,0 +1,1 @@
+"""Point estimates: maximum likelihood and maximum a posteriori."""

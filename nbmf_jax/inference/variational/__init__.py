@@ -1,0 +1,1 @@
+"""Variational inference: distributions of W and H that approximate the posterior."""

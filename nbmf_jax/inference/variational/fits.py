@@ -1,0 +1,56 @@
+"""What the collapsed and the mean-field fit share: from expected counters to a posterior."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from nbmf_jax.inference._numerics.fixed_point import History
+from nbmf_jax.inference.cells.factors import by_factor, posterior_parameters
+from nbmf_jax.inference.cells.protocol import cells_of
+from nbmf_jax.inference.checks import Problem
+from nbmf_jax.inference.restarts import Fit, best_fit
+from nbmf_jax.inference.results import VariationalPosterior
+from nbmf_jax.inference.types import Key, Shape, Tables
+from nbmf_jax.models.base import FactorModel
+
+__all__ = ["counter_change", "fit_variational", "variational_posterior"]
+
+
+def fit_variational(
+    key: Key,
+    checked: Problem,
+    fit: Fit,
+    tol: float,
+    num_restarts: int,
+    options: dict[str, Any],
+) -> VariationalPosterior:
+    """The best of several fits by log p(V | E[W] E[H]), as a posterior in the user's terms.
+
+    `fit` returns expected counts and the values of learned hyperparameters, among others.
+    """
+    (counts, values), history, scores = best_fit(key, checked, fit, tol, num_restarts, options)
+    model = checked.model.given(values)
+    posterior = variational_posterior(model, checked.V.shape, counts, history)
+    return checked.finish(posterior, scores)
+
+
+def variational_posterior(
+    model: FactorModel, shape: Shape, counts: Tables, history: History
+) -> VariationalPosterior:
+    """Prior plus expected counts, in the layout of the model's hyperparameters."""
+    priors = cells_of(model).Priors(**model.priors(shape))
+    of_W, of_H = by_factor(model, posterior_parameters(counts, priors))
+    tables = (*(table.T for table in of_W), *of_H)
+    parameters = dict(zip(model.parameter_names(), tables, strict=True))
+    return VariationalPosterior(model=model, parameters=parameters, **history._asdict())
+
+
+def counter_change(before: object, after: object, num_observed: Int[Array, ""]) -> Float[Array, ""]:
+    """Mean change per cell: one that leaves a component for another changes each side by 2."""
+    moved = jax.tree.map(lambda x, y: jnp.abs(x - y).sum(), before, after)
+    sides = jnp.stack(jax.tree.leaves(moved)).sum()
+    return sides / (4 * num_observed)
