@@ -31,6 +31,9 @@ for _path in Path(__file__).parent.rglob("*.py"):
     if not _path.name.startswith("test_"):
         pytest.register_assert_rewrite(_path.stem)
 
+ROOT = Path(__file__).parent.parent
+"""The folder of pyproject.toml: a checkout, or an unpacked source distribution."""
+
 MAX_Z = 5.0
 """Statistical tests compare an average with its exact value in Monte Carlo standard errors, and
 fail beyond this many. Two-sided, one comparison fails by chance with probability 6e-7; with fixed
