@@ -3,6 +3,7 @@
 import gc
 import os
 import tempfile
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -23,6 +24,15 @@ if "NBMF_JAX_TEST_CACHE" not in os.environ:
     os.environ["NBMF_JAX_TEST_CACHE"] = _cache.name
 jax.config.update("jax_compilation_cache_dir", os.environ["NBMF_JAX_TEST_CACHE"])
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+
+# What pytest does for test files without being asked: a failed assertion shows its values. Oracles
+# and cases are told by hand, before the first test imports them.
+for _path in Path(__file__).parent.rglob("*.py"):
+    if not _path.name.startswith("test_"):
+        pytest.register_assert_rewrite(_path.stem)
+
+ROOT = Path(__file__).parent.parent
+"""The folder of pyproject.toml: a checkout, or an unpacked source distribution."""
 
 MAX_Z = 5.0
 """Statistical tests compare an average with its exact value in Monte Carlo standard errors, and
@@ -65,6 +75,16 @@ def x64():
     home = jax if hasattr(jax, "enable_x64") else jax.experimental
     with home.enable_x64(True):
         yield
+
+
+@pytest.fixture(scope="module")
+def compile_quickly():
+    """Compile without optimising, for modules of tests where compilation is nearly all the time;
+    optimised programs run in the other tests."""
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-FOLDER = Path(__file__).parent.parent / "examples"
+from conftest import ROOT
+
+FOLDER = ROOT / "examples"
 
 
 def example(name):

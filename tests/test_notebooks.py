@@ -1,12 +1,13 @@
 """Notebooks run from top to bottom; they are plain Python, so no Jupyter is needed here."""
 
 import json
-from pathlib import Path
 
 import matplotlib as mpl
 import pytest
 
-NOTEBOOKS = sorted((Path(__file__).parent.parent / "notebooks").glob("*.ipynb"))
+from conftest import ROOT
+
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 
 @pytest.mark.slow

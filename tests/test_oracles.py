@@ -5,6 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+import marginal_oracles
 import oracles
 
 MODELS = ("beta-dir", "dir-beta", "dir-dir")
@@ -40,16 +41,18 @@ def call(prefix, model, *args):
 def quadrature(model, V, *hyper, num_nodes=3):
     if model == "dir-beta":
         alpha, beta, eta = hyper
-        rows = [oracles.betas_rule(a, b, num_nodes) for a, b in zip(alpha, beta, strict=True)]
-        columns = [oracles.dirichlet_rule(e, num_nodes) for e in eta.T]
+        rows = [
+            marginal_oracles.betas_rule(a, b, num_nodes) for a, b in zip(alpha, beta, strict=True)
+        ]
+        columns = [marginal_oracles.dirichlet_rule(e, num_nodes) for e in eta.T]
     else:
-        rows = [oracles.dirichlet_rule(g, num_nodes) for g in hyper[0]]
+        rows = [marginal_oracles.dirichlet_rule(g, num_nodes) for g in hyper[0]]
         if model == "beta-dir":
             pairs = zip(hyper[1].T, hyper[2].T, strict=True)
-            columns = [oracles.betas_rule(a, b, num_nodes) for a, b in pairs]
+            columns = [marginal_oracles.betas_rule(a, b, num_nodes) for a, b in pairs]
         else:
-            columns = [oracles.dirichlet_rule(e, num_nodes) for e in hyper[1].T]
-    return oracles.quadrature(V, rows, columns)
+            columns = [marginal_oracles.dirichlet_rule(e, num_nodes) for e in hyper[1].T]
+    return marginal_oracles.quadrature(V, rows, columns)
 
 
 def all_matrices(F, N):
@@ -181,7 +184,7 @@ def test_single_augmentation_conditional_is_the_double_one_without_c(K):
         other[f, n] = False
         same = (exact.Z == Z)[:, other].all(axis=1)
         np.add.at(p, exact.Z[same, f, n], exact.probability[same])
-        single = oracles.conditional_dir_dir_single_augmentation(V, Z, f, n, gamma, eta)
+        single = marginal_oracles.conditional_dir_dir_single_augmentation(V, Z, f, n, gamma, eta)
         np.testing.assert_allclose(single, p / p.sum(), rtol=1e-10)
 
 
@@ -197,7 +200,7 @@ def test_single_and_double_augmentation_give_the_same_evidence(K, missing):
             V[0, 1] = np.nan
         gamma, eta = hyperparameters(rng, "dir-dir", *V.shape, K)
         double = oracles.exact_dir_dir(V, gamma, eta).log_evidence
-        single = oracles.log_evidence_dir_dir_single_augmentation(V, gamma, eta)
+        single = marginal_oracles.log_evidence_dir_dir_single_augmentation(V, gamma, eta)
         np.testing.assert_allclose(single, double, rtol=0, atol=1e-10)
 
 

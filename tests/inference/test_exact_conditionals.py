@@ -1,29 +1,33 @@
-"""Conditionals of single cells, log joints and whole sweeps against the NumPy oracles.
+"""Conditionals of single cells, log joints and the draws of a sweep against the NumPy oracles.
 
 A sweep is compared without Monte Carlo error: the weights of every draw are recorded and must be
-those of the oracle, given the labels at that moment. On tiny matrices the exact transition matrix
-of a sweep is computed from the oracle's conditionals: the exact posterior must be its stationary
-distribution, and `collapsed.sweep`, run from one start with many keys, must follow it. Only the
-latter is random: chi-square tests with fixed keys that fail by chance with probability 1e-6 each.
+those of the oracle, given the labels at that moment.
 """
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.stats import chisquare
-from test_exact_diagonal import diagonal_cells
+from exact_cases import (
+    MODELS,
+    as_assignments,
+    assigned,
+    oracle,
+    random_labels,
+    random_matrix,
+    random_model,
+    sweep_order,
+)
 
 import oracles
-from nbmf_jax.inference import beta_dir, collapsed, diagonal, dir_dir
+from nbmf_jax.inference import beta_dir, collapsed, dir_dir
 from nbmf_jax.inference.categorical import padded_size
 from nbmf_jax.inference.diagonal import Sides
 from nbmf_jax.models import BetaDir, DirBeta, DirDir
 
-MODELS = (BetaDir, DirBeta, DirDir)
 RTOL = {"float32": 1e-5, "float64": 1e-12}
-MIN_P_VALUE = 1e-6
-NAN = np.nan
+
+log_joint = jax.jit(collapsed.log_joint, static_argnums=1)
 
 
 @pytest.fixture(params=["float32", "float64"])
@@ -33,69 +37,6 @@ def dtype(request):
     jax.config.update("jax_enable_x64", request.param == "float64")
     yield request.param
     jax.config.update("jax_enable_x64", before)
-
-
-# ------------------------------------------------------------- models as the oracles want them
-
-
-def oracle_arguments(model, shape):
-    """Hyperparameters as full arrays in the order of the oracles: (F, K) of W, (K, N) of H."""
-    (F, N), K = shape, model.num_components
-    of_W = [np.broadcast_to(np.asarray(getattr(model, x)), (F, K)) for x in model.W.parameters]
-    of_H = [np.asarray(getattr(model, x)) for x in model.H.parameters]
-    of_H = [np.broadcast_to(x[:, None] if x.ndim == 1 else x, (K, N)) for x in of_H]
-    return [np.array(x, float) for x in of_W + of_H]
-
-
-def oracle(prefix, model, V, *args):
-    """`oracles.<prefix>_<model>(V, *args, *hyperparameters)`."""
-    name = {BetaDir: "beta_dir", DirBeta: "dir_beta", DirDir: "dir_dir"}[type(model)]
-    hyperparameters = oracle_arguments(model, V.shape)
-    return getattr(oracles, f"{prefix}_{name}")(V, *args, *hyperparameters)
-
-
-def random_model(rng, kind, shape, K, per="line", low=0.2, high=2.5):
-    """Unequal hyperparameters: K numbers each, or different in every row or column."""
-    (F, N), values = shape, {}
-    for name in kind.parameter_names():
-        size = {"component": K, "line": (F, K) if name in kind.W.parameters else (K, N)}[per]
-        values[name] = rng.uniform(low, high, size)
-    return kind(K, **values)
-
-
-def random_matrix(rng, shape, missing=0.2):
-    V = rng.integers(2, size=shape).astype(float)
-    V[rng.random(shape) < missing] = NAN
-    V[tuple(rng.integers(shape))] = 1
-    return V
-
-
-def random_labels(rng, model, V):
-    """(Z,), or (Z, C) in Dir-Dir, agreeing with V."""
-    if isinstance(model, DirDir):
-        return oracles.random_pairs(rng, V, model.num_components)
-    return (oracles.random_assignments(rng, V, model.num_components),)
-
-
-def as_assignments(model, labels):
-    return jnp.asarray(np.stack(labels) if isinstance(model, DirDir) else labels[0])
-
-
-def assigned(model, V, labels):
-    """Labels and counters, counted with the program's own functions (tested apart)."""
-    plain = type(model)(model.num_components)  # hyperparameters do not matter: compile once
-    return assign(plain, jnp.asarray(V), as_assignments(model, labels))
-
-
-assign = jax.jit(collapsed.assign)
-log_joint = jax.jit(collapsed.log_joint, static_argnums=1)
-
-
-def sweep_order(model, shape):
-    """Diagonals of cells of V as the sweep visits them; Dir-Beta runs on V transposed."""
-    if isinstance(model, DirBeta):
-        return [[(f, n) for n, f in cells] for cells in diagonal_cells(shape[::-1])]
-    return diagonal_cells(shape)
 
 
 # ----------------------------------------------------------------- conditionals of single cells
@@ -393,150 +334,3 @@ def test_sweep_draws_from_the_conditionals(kind, shape, per, dtype, monkeypatch)
         recounted = assigned(model, V, labels).counts
         for found, expected in zip(state.counts, recounted, strict=True):
             np.testing.assert_array_equal(found, expected)
-
-
-# ------------------------------------------------------------- the sweep's exact transition matrix
-
-
-def configurations(model, V):
-    """(S, m, F, N) all labels that agree with V, their exact probabilities (S,)."""
-    exact = oracle("exact", model, V)
-    labels = [exact.Z] if exact.C is None else [exact.Z, exact.C]
-    return np.stack(labels, axis=1), exact.probability
-
-
-def transition_of_diagonal(model, V, states, cells, numbers):
-    """(S, S): all observed cells of a diagonal drawn together, each given the *old* labels."""
-    T = np.zeros((len(states), len(states)))
-    for s, labels in enumerate(states):
-        reached = [(labels, 1.0)]
-        for f, n in cells:
-            if np.isnan(V[f, n]):
-                continue
-            p = oracle("conditional", model, V, *labels, f, n)
-            following = []
-            for changed, probability in reached:
-                for index in np.argwhere(p > 0):
-                    new = changed.copy()
-                    new[:, f, n] = index
-                    following.append((new, probability * p[tuple(index)]))
-            reached = following
-        for new, probability in reached:
-            T[s, numbers[new.tobytes()]] += probability
-    return T
-
-
-def transition_matrix(model, V, one_by_one=False):
-    """States, exact posterior and the sweep's transition matrix."""
-    states, posterior = configurations(model, V)
-    numbers = {labels.tobytes(): s for s, labels in enumerate(states)}
-    T = np.eye(len(states))
-    for cells in sweep_order(model, V.shape):
-        for part in [[cell] for cell in cells] if one_by_one else [cells]:
-            T = T @ transition_of_diagonal(model, V, states, part, numbers)
-    return states, posterior, T
-
-
-TINY = {
-    "2 x 2, K = 2": ([[1, 0], [0, 1]], 2),
-    "3 x 2, K = 2, one missing": ([[0, 1], [1, NAN], [0, 0]], 2),
-    "2 x 2, K = 3, one missing": ([[1, 0], [NAN, 1]], 3),
-}
-tiny_cases = pytest.mark.parametrize("name", TINY)
-
-
-def tiny_case(kind, name):
-    V, K = TINY[name]
-    V = np.array(V, float)
-    rng = np.random.default_rng(len(name))
-    return random_model(rng, kind, V.shape, K, "line", 0.3, 1.5), V
-
-
-@tiny_cases
-@pytest.mark.parametrize("kind", MODELS)
-def test_exact_posterior_is_invariant(kind, name):
-    """Also: drawing a diagonal's cells together or one by one is the same."""
-    model, V = tiny_case(kind, name)
-    _, posterior, T = transition_matrix(model, V)
-    np.testing.assert_allclose(T.sum(1), 1, rtol=1e-12)
-    np.testing.assert_allclose(posterior @ T, posterior, rtol=1e-12)
-    _, _, one_by_one = transition_matrix(model, V, one_by_one=True)
-    np.testing.assert_allclose(one_by_one, T, rtol=1e-12)
-    assert (np.linalg.matrix_power(T, 2) > 0).all(), "the sweep does not reach every state"
-
-
-def test_alternating_draw_of_the_paper_is_stuck_for_two_components():
-    """Why Dir-Dir draws pairs: at v = 0 with K = 2, z given c and c given z never change."""
-    model, V = tiny_case(DirDir, "2 x 2, K = 2")
-    states, _ = configurations(model, V)
-    for Z, C in states:
-        for f, n in np.argwhere(V == 0):
-            p = oracle("conditional", model, V, Z, C, f, n)
-            assert np.count_nonzero(p[:, C[f, n]]) == np.count_nonzero(p[Z[f, n]]) == 1
-
-
-def many_sweeps(model, V, labels, num_keys, num_sweeps=1):
-    """(num_keys, m, F, N) labels after sweeps with different keys, all from the same start."""
-    V = jnp.asarray(V)
-    start = assigned(model, V, labels)
-
-    def run(key):
-        return collapsed.sweep(key, model, V, start, num_sweeps).assignments
-
-    after = jax.jit(jax.vmap(run))(jax.random.split(jax.random.key(7), num_keys))
-    return np.asarray(after).astype(int).reshape(num_keys, -1, *V.shape)
-
-
-def frequencies(states, drawn, K):
-    """(S,) how often each state was drawn; fails if a drawn state is impossible."""
-
-    def code(labels):
-        digits = labels.reshape(len(labels), -1)
-        return digits @ (K + 1) ** np.arange(digits.shape[1])
-
-    codes = code(states)
-    order = np.argsort(codes)
-    drawn = code(drawn)
-    place = np.minimum(np.searchsorted(codes[order], drawn), len(codes) - 1)
-    assert (codes[order][place] == drawn).all(), "a drawn state contradicts V"
-    return np.bincount(order[place], minlength=len(states))
-
-
-def p_value(counts, probabilities, least=10):
-    """Chi-square test; states that are expected less than `least` times are put together."""
-    expected = probabilities * counts.sum()
-    rare = expected < least
-    if expected[rare].sum() < least:
-        assert counts[rare].sum() < 10 * least, "rare states were drawn far too often"
-        counts, expected = counts[~rare], expected[~rare]
-        expected = expected * counts.sum() / expected.sum()
-    else:
-        counts = np.append(counts[~rare], counts[rare].sum())
-        expected = np.append(expected[~rare], expected[rare].sum())
-    return chisquare(counts, expected).pvalue
-
-
-@tiny_cases
-@pytest.mark.parametrize("kind", MODELS)
-def test_transition_frequencies(kind, name):
-    """200,000 sweeps from one start against its row of the transition matrix; p > 1e-6."""
-    model, V = tiny_case(kind, name)
-    states, _, T = transition_matrix(model, V)
-    start = np.random.default_rng(5).integers(len(states))
-    drawn = many_sweeps(model, V, states[start], 200_000)
-    p = p_value(frequencies(states, drawn, model.num_components), T[start])
-    print(f"\n{kind.__name__}, {name}: {len(states)} states, p = {p:.3f}")
-    assert p > MIN_P_VALUE
-
-
-def leave_own_cell(monkeypatch):
-    """Break the sampler: the own cell stays in the counters while it is drawn anew."""
-    right, late = diagonal.add, []
-
-    def add(table, line, columns, by):
-        if by < 0:
-            late.append(line)  # the row's, then the column's; made good in the same order
-            return table
-        return right(right(table, late.pop(0), columns, -1), line, columns, by)
-
-    monkeypatch.setattr(diagonal, "add", add)

@@ -13,16 +13,9 @@ from jax.experimental import io_callback
 
 from nbmf_jax.inference.categorical import padded_size
 from nbmf_jax.inference.diagonal import Sides, skew, sweep_diagonals, unskew
+from oracles import diagonal_cells
 
 SHAPES = [(1, 1), (1, 7), (6, 1), (2, 2), (4, 4), (4, 5), (5, 4), (3, 8), (8, 3)]
-
-
-def diagonal_cells(shape):
-    """The cells of each diagonal in the order of the sweep; lanes are the shorter side."""
-    F, N = shape
-    if F <= N:
-        return [[(i, (i + d) % N) for i in range(F)] for d in range(N)]
-    return [[((i + d) % F, i) for i in range(N)] for d in range(F)]
 
 
 # ------------------------------------------------------------------------------- skewed storage

@@ -13,15 +13,13 @@ import arviz as az
 import jax
 import numpy as np
 import pytest
+from exact_cases import leave_own_cell, oracle, oracle_arguments
 from numpyro.infer import MCMC
 from scipy.special import logsumexp
-from test_exact_conditionals import (
+from transition_cases import (
     MIN_P_VALUE,
     frequencies,
-    leave_own_cell,
     many_sweeps,
-    oracle,
-    oracle_arguments,
     p_value,
     tiny_case,
     transition_matrix,

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from test_exact_conditionals import leave_own_cell, oracle_arguments
+from exact_cases import leave_own_cell, oracle_arguments
 
 from conftest import MAX_Z
 from nbmf_jax.inference import collapsed

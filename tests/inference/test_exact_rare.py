@@ -4,15 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from test_exact_conditionals import (
-    MIN_P_VALUE,
-    frequencies,
-    many_sweeps,
-    p_value,
-    random_matrix,
-    random_model,
-    transition_matrix,
-)
+from exact_cases import random_matrix, random_model
+from transition_cases import MIN_P_VALUE, frequencies, many_sweeps, p_value, transition_matrix
 
 from nbmf_jax.inference import beta_dir, collapsed, rare_components
 from nbmf_jax.models import BetaDir, DirBeta

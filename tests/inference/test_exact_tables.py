@@ -7,15 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from test_exact_conditionals import (
-    MIN_P_VALUE,
-    assigned,
-    configurations,
-    frequencies,
-    oracle,
-    p_value,
-    random_model,
-)
+from exact_cases import assigned, oracle, random_model
+from transition_cases import MIN_P_VALUE, configurations, frequencies, p_value
 
 from nbmf_jax.inference import collapsed
 from nbmf_jax.inference.table_moves import draw_table, move_tables
