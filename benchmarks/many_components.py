@@ -24,15 +24,17 @@ def contestants(data: str, components: tuple[int, ...], burn_in: int) -> tuple[i
     import jax.numpy as jnp
 
     import nbmf_jax as nbmf
-    from nbmf_jax.inference import beta_dir, collapsed
+    from nbmf_jax.inference.cells import beta_dir
+from nbmf_jax.inference import assignments as labelled
+from nbmf_jax.inference.gibbs import sampler
 
     V, key = jnp.asarray(nbmf.datasets.load(data).to_numpy(), jnp.float32), jax.random.key(0)
     runs: dict[str, Callable[[], Any]] = {}
     for K in components:
         model = nbmf.BetaDir(K)
         priors = beta_dir.Priors(**model.priors(V.shape))
-        start = collapsed.assign(model, V, collapsed.initial_assignments(key, model, V))
-        settle = jax.jit(partial(collapsed.advance, num_sweeps=burn_in))
+        start = labelled.assign(model, V, labelled.initial_assignments(key, model, V))
+        settle = jax.jit(partial(sampler.advance, num_sweeps=burn_in))
         state = settle(key, model, V, start)
         arguments = key, V == 1, state.assignments[None], state.counts, priors
         for name, sweep in (("", beta_dir.sweep), (", among all", beta_dir.sweep_all)):

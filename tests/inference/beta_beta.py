@@ -46,7 +46,10 @@ class BetaBeta(FactorModel, name="beta-beta"):
         self._setup(num_components, a=a, b=b, c=c, d=d)
 
     def _sample_labels(self, W, H):
-        with numpyro.plate("row", W.shape[-2], dim=-2), numpyro.plate("column", H.shape[-1], dim=-1):
+        with (
+            numpyro.plate("row", W.shape[-2], dim=-2),
+            numpyro.plate("column", H.shape[-1], dim=-1),
+        ):
             Z = numpyro.sample("Z", dist.Bernoulli(probs=W))
             C = numpyro.sample("C", dist.Bernoulli(probs=H))
         return (Z * C).astype(jnp.result_type(float))

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import oracles
-from nbmf_jax.inference import collapsed, diagonal
+from nbmf_jax.inference import assignments as labelled
+from nbmf_jax.inference.cells import diagonals as diagonal
 from nbmf_jax.models import BetaDir, DirBeta, DirDir
 
 MODELS = (BetaDir, DirBeta, DirDir)
@@ -64,7 +65,7 @@ def assigned(model, V, labels):
     return assign(plain, jnp.asarray(V), as_assignments(model, labels))
 
 
-assign = jax.jit(collapsed.assign)
+assign = jax.jit(labelled.assign)
 
 
 def sweep_order(model, shape):

@@ -13,7 +13,7 @@ from numpyro.infer import MCMC
 
 import oracles
 from nbmf_jax import BetaDir, CollapsedGibbs, DirBeta, DirDir
-from nbmf_jax.inference import beta_dir, dir_dir
+from nbmf_jax.inference.cells.protocol import cells_of
 
 F, N, K = 5, 7, 3
 CLASSES = {"beta-dir": BetaDir, "dir-beta": DirBeta, "dir-dir": DirDir}
@@ -95,8 +95,7 @@ def count(model, V, labels):
         counters = by_column, ones.T, zeros.T
     else:
         counters = counters[0].T, *counters[1:]
-    algorithm = dir_dir if isinstance(model, DirDir) else beta_dir
-    return algorithm.Counts(*(table.astype(np.float32) for table in counters))
+    return cells_of(model).Counts(*(table.astype(np.float32) for table in counters))
 
 
 def check_counts(model, V, labels, counts):

@@ -12,7 +12,7 @@ from numpyro.infer import MCMC, NUTS, Gibbs, HMCGibbs
 import nbmf_jax as nbmf
 import oracles
 from conftest import MAX_Z
-from nbmf_jax.inference.blocks import update_factors
+from nbmf_jax.inference.gibbs.block import update_factors
 
 NAN = np.nan
 V = np.array([[1.0, 0.0, 1.0, 0.0], [1.0, 0.0, 1.0, NAN], [1.0, 0.0, NAN, 0.0]])

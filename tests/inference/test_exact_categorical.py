@@ -10,7 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nbmf_jax.inference.categorical import block_shape, count_labels, draw_index, pad, padded_size
+from nbmf_jax.inference._numerics.categorical import (
+    block_shape,
+    count_labels,
+    draw_index,
+    pad,
+    padded_size,
+)
 
 SIZES = (1, 2, 3, 5, 7, 10, 16, 17, 100)
 DTYPES = ("float32", "float64")

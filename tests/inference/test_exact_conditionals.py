@@ -20,14 +20,16 @@ from exact_cases import (
 )
 
 import oracles
-from nbmf_jax.inference import beta_dir, collapsed, dir_dir
-from nbmf_jax.inference.categorical import padded_size
-from nbmf_jax.inference.diagonal import Sides
+from nbmf_jax.inference import assignments as labelled
+from nbmf_jax.inference._numerics.categorical import padded_size
+from nbmf_jax.inference.cells import beta_dir, beta_dir_tables, dir_dir, dir_dir_tables
+from nbmf_jax.inference.cells.protocol import Sides
+from nbmf_jax.inference.gibbs import sampler
 from nbmf_jax.models import BetaDir, DirBeta, DirDir
 
 RTOL = {"float32": 1e-5, "float64": 1e-12}
 
-log_joint = jax.jit(collapsed.log_joint, static_argnums=1)
+log_joint = jax.jit(labelled.log_joint, static_argnums=1)
 
 
 @pytest.fixture(params=["float32", "float64"])
@@ -48,10 +50,10 @@ def in_lanes(model, V, labels):
     if isinstance(model, DirBeta):
         rows, columns = columns, rows
     state = assigned(model, V, labels)
-    counts, priors = jax.tree.map(np.asarray, (state.counts, collapsed._priors(model, V.shape)))
-    all_labels = np.asarray(collapsed.labels_of(model, state.assignments), np.int32)
+    counts, priors = jax.tree.map(np.asarray, (state.counts, labelled.priors_of(model, V.shape)))
+    all_labels = np.asarray(labelled.labels_of(model, state.assignments), np.int32)
     old = tuple(all_labels[:, rows, columns])
-    v = np.asarray(collapsed._ones(model, V))[rows, columns]
+    v = np.asarray(labelled.Upright.of(model, V).ones)[rows, columns]
 
     def of(table, lines, padding=0.0):
         extra = padded_size(len(table)) - len(table)
@@ -60,7 +62,7 @@ def in_lanes(model, V, labels):
 
     if isinstance(model, DirDir):
         seen = Sides((of(counts.L, rows),), (of(counts.Q, columns),))
-        rest = np.asarray(dir_dir.sum_of_the_others(priors.eta))
+        rest = np.asarray(dir_dir_tables.sum_of_the_others(priors.eta))
         column_prior = (
             of(priors.eta, columns),
             of(rest, columns),
@@ -96,8 +98,8 @@ def implied_pairs(z_weights, q, v):
 
 
 weights_of = {
-    BetaDir: jax.jit(beta_dir.conditional_weights),
-    DirDir: jax.jit(dir_dir.conditional_weights),
+    BetaDir: jax.jit(beta_dir_tables.conditional_weights),
+    DirDir: jax.jit(dir_dir_tables.conditional_weights),
 }
 weights_of[DirBeta] = weights_of[BetaDir]
 
@@ -324,7 +326,7 @@ def test_sweep_draws_from_the_conditionals(kind, shape, per, dtype, monkeypatch)
     labels = [np.array(x) for x in random_labels(rng, model, V)]
     calls = record_draws(monkeypatch)
     state = assigned(model, V, labels)
-    sweep = jax.jit(lambda key, state: collapsed.sweep(key, model, jnp.asarray(V), state))
+    sweep = jax.jit(lambda key, state: sampler.sweep(key, model, jnp.asarray(V), state))
     for key in jax.random.split(jax.random.key(3), 2):
         calls.clear()
         state = jax.block_until_ready(sweep(key, state))

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax.experimental import io_callback
 
-from nbmf_jax.inference.categorical import padded_size
-from nbmf_jax.inference.diagonal import Sides, skew, sweep_diagonals, unskew
+from nbmf_jax.inference._numerics.categorical import padded_size
+from nbmf_jax.inference.cells.diagonals import skew, sweep_diagonals, unskew
+from nbmf_jax.inference.cells.protocol import Sides
 from oracles import diagonal_cells
 
 SHAPES = [(1, 1), (1, 7), (6, 1), (2, 2), (4, 4), (4, 5), (5, 4), (3, 8), (8, 3)]

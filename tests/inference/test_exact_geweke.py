@@ -22,7 +22,8 @@ import pytest
 from exact_cases import leave_own_cell, oracle_arguments
 
 from conftest import MAX_Z
-from nbmf_jax.inference import collapsed
+from nbmf_jax.inference import assignments as labelled
+from nbmf_jax.inference.gibbs import sampler
 from nbmf_jax.models import BetaDir, DirBeta, DirDir
 
 pytestmark = pytest.mark.slow
@@ -53,7 +54,7 @@ def functions(model, draw, state):
         "sum of V WH": jnp.sum(ones * WH),
         "number of active": jnp.sum(state.counts.sizes > 0),
         "largest component": state.counts.sizes.max(),
-        "log joint": collapsed.log_joint(model, SHAPE, state.counts),
+        "log joint": labelled.log_joint(model, SHAPE, state.counts),
     }
     values = {name: jnp.asarray(x, float) for name, x in values.items()}
     return values | {f"({name})^2": x**2 for name, x in values.items()}
@@ -63,7 +64,7 @@ def assigned(model, draw):
     """V with its missing cells, and the labels of a draw with their counters."""
     V = jnp.where(MISSING, jnp.nan, draw["V"])
     labels = jnp.stack([draw["Z"], draw["C"]]) if isinstance(model, DirDir) else draw["Z"]
-    return V, collapsed.assign(model, V, labels)
+    return V, labelled.assign(model, V, labels)
 
 
 def draw_index(rng, probabilities):
@@ -134,8 +135,8 @@ def successive_conditional(key, model, start):
         key_data, key_sweep, key_factors = jax.random.split(key, 3)
         draw = draw_labels_and_matrix(key_data, model, factors["W"], factors["H"])
         V, state = assigned(model, draw)
-        state = collapsed.sweep(key_sweep, model, V, state, NUM_SWEEPS)
-        factors = collapsed.draw_factors(key_factors, model, SHAPE, state.counts)
+        state = sampler.sweep(key_sweep, model, V, state, NUM_SWEEPS)
+        factors = labelled.draw_factors(key_factors, model, SHAPE, state.counts)
         return factors, functions(model, draw | factors, state)
 
     def chain(key, factors):

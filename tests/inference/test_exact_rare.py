@@ -7,7 +7,9 @@ import pytest
 from exact_cases import random_matrix, random_model
 from transition_cases import MIN_P_VALUE, frequencies, many_sweeps, p_value, transition_matrix
 
-from nbmf_jax.inference import beta_dir, collapsed, rare_components
+from nbmf_jax.inference import assignments as labelled
+from nbmf_jax.inference.cells import beta_dir, beta_dir_tables, rare_components
+from nbmf_jax.inference.gibbs import sampler
 from nbmf_jax.models import BetaDir, DirBeta
 
 NAN = np.nan
@@ -67,12 +69,12 @@ def test_counters_agree_with_labels(kind, shape, per, always_aside):
     """Across sweeps of a larger matrix; missing cells keep their mark."""
     rng, K = np.random.default_rng(0), 9
     V, model = random_matrix(rng, shape), random_model(rng, kind, shape, K, per)
-    start = collapsed.assign(
-        model, jnp.asarray(V), collapsed.initial_assignments(jax.random.key(0), model, V)
+    start = labelled.assign(
+        model, jnp.asarray(V), labelled.initial_assignments(jax.random.key(0), model, V)
     )
-    sweep = jax.jit(lambda key, state: collapsed.sweep(key, model, jnp.asarray(V), state, 5))
+    sweep = jax.jit(lambda key, state: sampler.sweep(key, model, jnp.asarray(V), state, 5))
     after = sweep(jax.random.key(1), start)
-    again = collapsed.assign(model, jnp.asarray(V), after.assignments)
+    again = labelled.assign(model, jnp.asarray(V), after.assignments)
     jax.tree.map(np.testing.assert_array_equal, after, again)
     assert (np.asarray(after.assignments)[np.isnan(V)] == K).all()
     assert (np.asarray(after.assignments) != np.asarray(start.assignments)).any()
@@ -84,8 +86,8 @@ def test_chosen_where_it_wins():
 
     def worthwhile(sizes):
         L = jnp.asarray(sizes, jnp.float32)[:, None]
-        counts = beta_dir.Counts(L, L, L)
-        priors = beta_dir.Priors(*(jnp.full((K, 1), 1 / K) for _ in range(3)))
+        counts = beta_dir_tables.Counts(L, L, L)
+        priors = beta_dir_tables.Priors(*(jnp.full((K, 1), 1 / K) for _ in range(3)))
         return rare_components.is_worthwhile(counts, priors, C)
 
     few = jnp.where(jnp.arange(K) < 50, 1000, 1)
@@ -93,18 +95,18 @@ def test_chosen_where_it_wins():
     assert worthwhile(few) and not worthwhile(even)
     assert not jax.vmap(worthwhile)(jnp.stack([few, even])).any()
     assert jax.vmap(worthwhile)(jnp.stack([few, few])).all()
-    small = beta_dir.Counts(*(jnp.ones((100, 1)) for _ in range(3)))
+    small = beta_dir_tables.Counts(*(jnp.ones((100, 1)) for _ in range(3)))
     assert rare_components.is_worthwhile(small, None, C) is False
 
 
 def test_a_branch_stays_a_branch_when_chains_are_vectorised():
     """With a flag for each chain both ways of sweeping would run, and one be thrown away."""
     model, V = BetaDir(400), jnp.zeros((3, 4))
-    labels = collapsed.initial_assignments(jax.random.key(0), model, V)
-    start = collapsed.assign(model, V, labels)
+    labels = labelled.initial_assignments(jax.random.key(0), model, V)
+    start = labelled.assign(model, V, labels)
     chains = jax.tree.map(lambda x: jnp.stack([x, x]), start)
     keys = jax.random.split(jax.random.key(1))
     program = jax.make_jaxpr(
-        jax.vmap(lambda key, state: collapsed.advance(key, model, V, state, num_sweeps=2))
+        jax.vmap(lambda key, state: sampler.advance(key, model, V, state, num_sweeps=2))
     )(keys, chains)
     assert "cond[" in str(program)

@@ -10,8 +10,9 @@ import pytest
 from exact_cases import assigned, oracle, random_model
 from transition_cases import MIN_P_VALUE, configurations, frequencies, p_value
 
-from nbmf_jax.inference import collapsed
-from nbmf_jax.inference.table_moves import draw_table, move_tables
+from nbmf_jax.inference import assignments as labelled
+from nbmf_jax.inference.cells.protocol import cells_of
+from nbmf_jax.inference.cells.table_moves import draw_table, move_tables
 from nbmf_jax.models import BetaDir, DirBeta
 
 NAN = np.nan
@@ -92,13 +93,13 @@ def test_posterior_is_invariant(case):
 def many_moves(model, V, z, num_keys):
     V = jnp.asarray(V)
     start = assigned(model, V, z[None])
-    priors = collapsed._priors(model, V.shape)
+    priors = labelled.priors_of(model, V.shape)
 
     @jax.jit
     @jax.vmap
     def run(key):
-        labels = collapsed.labels_of(model, start.assignments)
-        return move_tables(key, collapsed._ones(model, V), labels, start.counts, priors)
+        labels = labelled.labels_of(model, start.assignments)
+        return move_tables(key, labelled.Upright.of(model, V).ones, labels, start.counts, priors)
 
     return run(jax.random.split(jax.random.key(0), num_keys))
 
@@ -121,12 +122,12 @@ def test_counters_follow(kind):
     model = random_model(rng, kind, V.shape, 5)
     z = np.where(np.isnan(V), 5, rng.integers(0, 5, V.shape))
     labels, counts = many_moves(model, V, z, 20)
-    before = collapsed.labels_of(model, jnp.asarray(z))
+    before = labelled.labels_of(model, jnp.asarray(z))
     assert (np.asarray(labels) != before).any(axis=0).sum() > 50
-    missing = np.asarray(collapsed.labels_of(model, jnp.asarray(np.isnan(V))))
+    missing = np.asarray(labelled.labels_of(model, jnp.asarray(np.isnan(V))))
     for i in range(20):
         assert ((np.asarray(labels[i]) == 5) == missing).all()
-        again = collapsed.algorithm(model).count(collapsed._ones(model, V), labels[i], 5)
+        again = cells_of(model).count(labelled.Upright.of(model, V).ones, labels[i], 5)
         jax.tree.map(
             lambda x, y, i=i: np.testing.assert_array_equal(x[i], y), tuple(counts), tuple(again)
         )

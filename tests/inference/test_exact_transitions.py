@@ -1,7 +1,7 @@
 """Whole sweeps on tiny matrices against their exact transition matrix.
 
 The matrix is computed from the oracle's conditionals: the exact posterior must be its stationary
-distribution, and `collapsed.sweep`, run from one start with many keys, must follow it. Only the
+distribution, and `sampler.sweep`, run from one start with many keys, must follow it. Only the
 latter is random: chi-square tests with fixed keys that fail by chance with probability 1e-6 each.
 """
 

@@ -9,7 +9,7 @@ import variational_oracle as oracle
 
 import nbmf_jax as nbmf
 import oracles
-from nbmf_jax.inference.em import Point, log_prior, pseudo_counts_of
+from nbmf_jax.inference.point.em import Point, log_prior, pseudo_counts_of
 from nbmf_jax.models import BetaDir, DirBeta, DirDir
 from nbmf_jax.models.likelihood import log_likelihood
 
@@ -159,7 +159,7 @@ def gradient_at(estimate, model, V, prior):
     def objective(logits):
         H = jax.nn.softmax(logits.H, 0) if is_simplex else jax.nn.sigmoid(logits.H)
         point = Point(jax.nn.softmax(logits.W, 0), H)
-        added = log_prior(point, pseudo_counts_of(model, V.shape)) if prior else 0.0
+        added = log_prior(model, point, pseudo_counts_of(model, V.shape)) if prior else 0.0
         return log_likelihood(point.W.T @ point.H, jnp.asarray(V)) + added
 
     H = jnp.log(estimate.H) if is_simplex else jax.scipy.special.logit(estimate.H)

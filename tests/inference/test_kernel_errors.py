@@ -77,7 +77,7 @@ def test_wrong_model(model):
 
 @pytest.mark.parametrize("num_sweeps", [0, -1, 1.5, 2.0, True, False, "2", None, np.inf])
 def test_wrong_num_sweeps(num_sweeps):
-    with pytest.raises(ValueError, match="num_sweeps must be a positive integer"):
+    with pytest.raises(ValueError, match="num_sweeps must be a whole number of at least 1"):
         CollapsedGibbs(BetaDir(3), num_sweeps)
 
 

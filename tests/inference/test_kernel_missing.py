@@ -23,12 +23,13 @@ from numpyro.infer import MCMC
 
 from conftest import MAX_Z
 from nbmf_jax import CollapsedGibbs
-from nbmf_jax.inference import beta_dir, dir_dir
+from nbmf_jax.inference.cells.beta_dir import BETA_DIR
+from nbmf_jax.inference.cells.dir_dir import DIR_DIR
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 
 
-@pytest.mark.parametrize("algorithm", [beta_dir, dir_dir])
+@pytest.mark.parametrize("algorithm", [BETA_DIR, DIR_DIR], ids=["beta-dir", "dir-dir"])
 def test_value_under_a_missing_cell_cannot_matter(algorithm):
     """Whether a missing cell is stored as a one or a zero, labels and counters are the same."""
     missing = np.isnan(V)
@@ -41,7 +42,7 @@ def test_value_under_a_missing_cell_cannot_matter(algorithm):
     @jax.jit
     def sweep(ones):
         counts = algorithm.count(ones, labels, K)
-        return algorithm.sweep(jax.random.key(1), ones, labels, counts, priors)
+        return algorithm.moves[0](jax.random.key(1), ones, labels, counts, priors)
 
     rng = np.random.default_rng(0)
     expected = sweep(ones)

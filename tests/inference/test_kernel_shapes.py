@@ -16,7 +16,8 @@ from kernel_cases import (
 
 import oracles
 from nbmf_jax import CollapsedGibbs, DirDir
-from nbmf_jax.inference import collapsed
+from nbmf_jax.inference import assignments as labelled
+from nbmf_jax.inference.gibbs import sampler
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 
@@ -62,12 +63,12 @@ def test_shapes(name, num_components):
 
     @jax.jit
     def sweep(key, V, state):
-        after = collapsed.sweep(key, model, V, state, num_sweeps=3)
-        return after, collapsed.log_joint(model, shape, after.counts)
+        after = sampler.sweep(key, model, V, state, num_sweeps=3)
+        return after, labelled.log_joint(model, shape, after.counts)
 
     for data in data_sets(shape):
         labels = random_labels(model, data)
-        before = collapsed.Assigned(labels, count(model, data, labels))
+        before = labelled.Assigned(labels, count(model, data, labels))
         after, log_joint = sweep(jax.random.key(num_components), data, before)
         check_labels(model, data, after.assignments)
         check_counts(model, data, after.assignments, after.counts)

@@ -20,7 +20,7 @@ from kernel_cases import (
 from numpyro.infer import MCMC
 
 from nbmf_jax import CollapsedGibbs, DirDir
-from nbmf_jax.inference import collapsed
+from nbmf_jax.inference import assignments as labelled
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 
@@ -118,4 +118,4 @@ def test_factors_stay_inside(name, concentration):
 @jax.jit
 def draw_factors(keys, model, counts):
     """Hyperparameters are traced: one compilation serves them all."""
-    return jax.lax.map(lambda key: collapsed.draw_factors(key, model, (F, N), counts), keys)
+    return jax.lax.map(lambda key: labelled.draw_factors(key, model, (F, N), counts), keys)

@@ -19,7 +19,8 @@ from numpyro.infer import MCMC
 
 import nbmf_jax as nbmf
 from conftest import needs_paper_data
-from nbmf_jax.inference import collapsed
+from nbmf_jax.inference import assignments as labelled
+from nbmf_jax.inference.gibbs import sampler
 
 
 def training_fits(model, V, seeds=(0,), num_sweeps=2000):
@@ -45,19 +46,19 @@ def fit_of_sweeps(model, V, key):
 
     def kept(carry, key):
         state, total = carry
-        state = collapsed.sweep(key, model, V, state)
-        mean = collapsed.mean_factors(model, V.shape, state.counts)
+        state = sampler.sweep(key, model, V, state)
+        mean = labelled.mean_factors(model, V.shape, state.counts)
         return (state, total + mean["W"] @ mean["H"]), None
 
     @jax.jit
     def chain(state):
-        state = collapsed.sweep(key_burn_in, model, V, state, num_sweeps=1000)
+        state = sampler.sweep(key_burn_in, model, V, state, num_sweeps=1000)
         keys = jax.random.split(key_kept, 1000)
         (_, total), _ = jax.lax.scan(kept, (state, jnp.zeros(V.shape)), keys)
         return total / 1000
 
-    start = collapsed.initial_assignments(key_start, model, V)
-    return misfit(V, np.asarray(chain(collapsed.assign(model, V, start)), float))
+    start = labelled.initial_assignments(key_start, model, V)
+    return misfit(V, np.asarray(chain(labelled.assign(model, V, start)), float))
 
 
 def misfit(V, mean):

@@ -13,8 +13,8 @@ from numpyro.infer import MCMC, SVI, Trace_ELBO
 
 import nbmf_jax as nbmf
 from conftest import MAX_Z, needs_paper_data
-from nbmf_jax.inference import collapsed
-from nbmf_jax.inference.cvb0 import memory_needed
+from nbmf_jax.inference import assignments as labelled
+from nbmf_jax.inference.variational.cvb0 import memory_needed
 from nbmf_jax.models import BetaDir, DirBeta, DirDir
 
 NAN = np.nan
@@ -245,8 +245,8 @@ def test_gibbs_starts_from_a_posterior(kind, chain_method):
         progress_bar=False,
     )
     mcmc.run(KEY, V, init_params=posterior.for_chains(2))
-    uniform = collapsed.assign(model, V, collapsed.initial_assignments(KEY, model, jnp.asarray(V)))
-    energy = -collapsed.log_joint(model, V.shape, uniform.counts)
+    uniform = labelled.assign(model, V, labelled.initial_assignments(KEY, model, jnp.asarray(V)))
+    energy = -labelled.log_joint(model, V.shape, uniform.counts)
     assert mcmc.get_extra_fields()["potential_energy"].max() < energy - 20
 
 

@@ -11,7 +11,7 @@ import pytest
 from exact_cases import assigned, oracle, random_model, sweep_order
 from scipy.stats import chisquare
 
-from nbmf_jax.inference import collapsed
+from nbmf_jax.inference.gibbs import sampler
 
 MIN_P_VALUE = 1e-6
 NAN = np.nan
@@ -77,7 +77,7 @@ def many_sweeps(model, V, labels, num_keys, num_sweeps=1):
     start = assigned(model, V, labels)
 
     def run(key):
-        return collapsed.sweep(key, model, V, start, num_sweeps).assignments
+        return sampler.sweep(key, model, V, start, num_sweeps).assignments
 
     after = jax.jit(jax.vmap(run))(jax.random.split(jax.random.key(7), num_keys))
     return np.asarray(after).astype(int).reshape(num_keys, -1, *V.shape)

@@ -10,8 +10,8 @@ from scipy.special import betaln
 from scipy.stats import gamma as gamma_distribution
 
 import nbmf_jax as nbmf
-from nbmf_jax.inference import beta_dir
-from nbmf_jax.inference.expected_learning import tables, update_at_expected
+from nbmf_jax.inference.cells import beta_dir_tables
+from nbmf_jax.inference.variational.hyperparameters import tables, update_at_expected
 
 SHAPE, RATE = 2.0, 1.5
 PRIOR = dist.Gamma(SHAPE, RATE)
@@ -19,7 +19,7 @@ RNG = np.random.default_rng(0)
 # So many that none could be 0: expected counters are then like counted ones.
 A, B = (RNG.uniform(25, 90, (2, 5)) for _ in range(2))
 L = RNG.uniform(25, 90, (2, 4))
-COUNTS = beta_dir.Counts(*(jnp.asarray(x, jnp.float32) for x in (L, A, B)))
+COUNTS = beta_dir_tables.Counts(*(jnp.asarray(x, jnp.float32) for x in (L, A, B)))
 
 
 def best(A, B):

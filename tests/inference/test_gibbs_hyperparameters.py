@@ -16,14 +16,14 @@ from scipy.special import gammaln
 import nbmf_jax as nbmf
 import oracles
 from conftest import MAX_Z
-from nbmf_jax.inference.base_measure import draw_tables, update_base_measure
-from nbmf_jax.inference.concentrations import (
+from nbmf_jax.inference._numerics.slice_sampling import slice_sample
+from nbmf_jax.inference.gibbs.base_measure import draw_tables, update_base_measure
+from nbmf_jax.inference.gibbs.concentrations import (
     rise,
     tails,
     update_beta_parameters,
     update_dirichlet_parameter,
 )
-from nbmf_jax.inference.slice_sampling import slice_sample
 
 NAN = np.nan
 LANES = 4000  # independent chains, so that standard errors need no effective sample size
