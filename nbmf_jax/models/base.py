@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -97,11 +97,11 @@ class FactorModel:
         """The names of the hyperparameters: those of W, then those of H."""
         return (*cls.W.parameters, *cls.H.parameters)
 
-    def _values(self) -> tuple[Any, ...]:
+    def _values(self) -> tuple[Hyperparameter, ...]:
         return tuple(getattr(self, name) for name in self.parameter_names())
 
     @classmethod
-    def _of_values(cls, num_components: int, values: tuple[Any, ...]) -> Self:
+    def _of_values(cls, num_components: int, values: tuple[Hyperparameter, ...]) -> Self:
         named = dict(zip(cls.parameter_names(), values, strict=True))
         return new_without_checks(cls, num_components=num_components, **named)
 
@@ -112,11 +112,11 @@ class FactorModel:
         raise AttributeError(f"{type(self).__name__} is immutable; build a new one instead")
 
     @classmethod
-    def _restore(cls, num_components: int, values: tuple[Any, ...]) -> Self:
+    def _restore(cls, num_components: int, values: tuple[Hyperparameter, ...]) -> Self:
         # A copied or unpickled NumPy array has lost its write protection.
         return cls._of_values(num_components, tuple(map(frozen, values)))
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return type(self)._restore, (self.num_components, self._values())
 
     def _key(self) -> tuple[object, ...]:

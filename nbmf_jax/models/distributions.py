@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
 from numpyro.distributions import Dirichlet, Distribution, constraints
 from numpyro.distributions.transforms import (
     ParameterFreeTransform,
@@ -31,10 +32,10 @@ class _SimplexColumns(type(constraints.simplex)):  # type: ignore[misc]
 
     event_dim = 2
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: Float[Array, "*batch K N"]) -> Bool[Array, "*batch"]:
         return constraints.simplex(_swap(x)).all(-1)
 
-    def feasible_like(self, prototype: Any) -> Any:
+    def feasible_like(self, prototype: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
         return jnp.full_like(prototype, 1 / prototype.shape[-2])
 
 
@@ -55,7 +56,7 @@ class ColumnStickBreakingTransform(ParameterFreeTransform):
         return _swap(StickBreakingTransform()._inverse(_swap(y)))
 
     def log_abs_det_jacobian(
-        self, x: jax.Array, y: jax.Array, intermediates: Any = None
+        self, x: jax.Array, y: jax.Array, intermediates: object = None
     ) -> jax.Array:
         """Sum of the columns' log Jacobians."""
         return StickBreakingTransform().log_abs_det_jacobian(_swap(x), _swap(y)).sum(-1)
@@ -70,7 +71,7 @@ class ColumnStickBreakingTransform(ParameterFreeTransform):
 
 
 @biject_to.register(_SimplexColumns)
-def _biject_to_simplex_columns(constraint: Any) -> ColumnStickBreakingTransform:
+def _biject_to_simplex_columns(constraint: object) -> ColumnStickBreakingTransform:
     return ColumnStickBreakingTransform()
 
 

@@ -7,15 +7,17 @@ built inside a user's own model or a jitted function) can only be checked for th
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Hashable
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
+from jaxtyping import Array, Float
 
 from nbmf_jax.data.checks import is_integer
-from nbmf_jax.models.hyperpriors import check_learned, is_learned
+from nbmf_jax.models.hyperpriors import Hyperparameter, check_learned, is_learned
 
 __all__ = [
     "check_hyperparameter",
@@ -25,6 +27,9 @@ __all__ = [
     "transpose",
     "value_key",
 ]
+
+
+Value = TypeVar("Value")
 
 
 def check_num_components(num_components: object, minimum: int = 1) -> int:
@@ -37,7 +42,9 @@ def check_num_components(num_components: object, minimum: int = 1) -> int:
     return int(num_components)
 
 
-def check_hyperparameter(value: Any, name: str, num_components: int, component_axis: int) -> Any:
+def check_hyperparameter(
+    value: object, name: str, num_components: int, component_axis: int
+) -> Hyperparameter:
     """Check one hyperparameter and return it as a float, a NumPy array, or the traced value.
 
     What is to be learned (a distribution or `HDP`) is returned as it is.
@@ -56,7 +63,7 @@ def check_hyperparameter(value: Any, name: str, num_components: int, component_a
     return _check_positive(np.asarray(array), name)
 
 
-def _as_array(value: Any, name: str) -> Any:
+def _as_array(value: object, name: str) -> np.ndarray | Array:
     if isinstance(value, Tracer):
         return value
     if np.ma.is_masked(value):
@@ -67,7 +74,9 @@ def _as_array(value: Any, name: str) -> Any:
         raise TypeError(f"{name} must be a number or an array of numbers: {error}") from None
 
 
-def _check_shape(array: Any, name: str, num_components: int, component_axis: int) -> None:
+def _check_shape(
+    array: np.ndarray | Array, name: str, num_components: int, component_axis: int
+) -> None:
     expected = f"(rows, {num_components})" if component_axis else f"({num_components}, columns)"
     if array.ndim > 2:
         raise ValueError(f"{name} has shape {array.shape}; it must have at most two dimensions")
@@ -90,7 +99,7 @@ def _check_positive(array: np.ndarray, name: str) -> float | np.ndarray:
     return float(array) if array.ndim == 0 else frozen(np.array(array, dtype=float))
 
 
-def frozen(value: Any) -> Any:
+def frozen(value: Value) -> Value:
     """Make a NumPy array read-only; anything else is returned as it is."""
     if isinstance(value, np.ndarray):
         value.setflags(write=False)
@@ -98,8 +107,13 @@ def frozen(value: Any) -> Any:
 
 
 def component_major(
-    value: Any, name: str, num_components: int, component_axis: int, length: int
-) -> jax.Array:
+    value: object, name: str, num_components: int, component_axis: int, length: int
+) -> Float[
+    Array,
+    (
+        K  # length
+    ),
+]:
     """Lay a hyperparameter out as (K, length), or as (K, 1) when it is shared by all of them."""
     array = jnp.asarray(value, dtype=jnp.result_type(float))
     if not isinstance(array, Tracer):
@@ -113,12 +127,12 @@ def component_major(
     return array
 
 
-def transpose(value: Any) -> Any:
+def transpose(value: Hyperparameter) -> Hyperparameter:
     """The same hyperparameter for V transposed: only matrices have something to transpose."""
-    return value.T if getattr(value, "ndim", 0) == 2 else value
+    return value.T if isinstance(value, np.ndarray | Array) and value.ndim == 2 else value
 
 
-def value_key(value: Any) -> Any:
+def value_key(value: object) -> Hashable:
     """A hashable stand-in for a hyperparameter's value; traced values are told apart by identity.
 
     Three equal numbers and one shared number are the same prior, and so the same key.

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +21,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jax.core import Tracer
+from jaxtyping import Array, Float
 from numpyro.distributions import Distribution, Independent
 
 from nbmf_jax.models.likelihood import above_zero
@@ -59,8 +60,8 @@ class HDP:
     BetaDir(100, gamma=HDP(concentration=1, base_concentration=1), alpha=1, beta=1)
     """
 
-    concentration: Any = 1.0
-    base_concentration: Any = 1.0
+    concentration: float | jax.Array | Distribution = 1.0
+    base_concentration: float | jax.Array | Distribution = 1.0
 
     def __post_init__(self) -> None:
         for name in OF_HDP:
@@ -72,17 +73,17 @@ class HDP:
 
 register_immutable(HDP, OF_HDP)
 
-Prior = Distribution | HDP
-Hyperparameter = float | Sequence[float] | np.ndarray | jax.Array | Distribution | HDP
+Prior: TypeAlias = Distribution | HDP
+Hyperparameter: TypeAlias = float | Sequence[float] | np.ndarray | jax.Array | Distribution | HDP
 """What a user may give: a number, K numbers, a matrix, or a prior if it is to be learned."""
 
 
-def is_learned(value: Any) -> bool:
+def is_learned(value: object) -> bool:
     """Whether a hyperparameter is to be learned."""
     return isinstance(value, Distribution | HDP)
 
 
-def _check_scalar(value: Any, name: str) -> None:
+def _check_scalar(value: object, name: str) -> None:
     if isinstance(value, Distribution):
         check_learned(value, name, 1)
         if value.shape() != ():
@@ -98,7 +99,7 @@ def _check_scalar(value: Any, name: str) -> None:
         raise ValueError(f"{name} must be a positive number or a distribution, got {value!r}")
 
 
-def check_learned(prior: Any, name: str, num_components: int) -> Any:
+def check_learned(prior: Prior, name: str, num_components: int) -> Prior:
     """Refuse priors from which no positive hyperparameter can be learned."""
     if isinstance(prior, HDP):
         return prior
@@ -123,7 +124,7 @@ def check_learned(prior: Any, name: str, num_components: int) -> Any:
     return prior
 
 
-def _elementwise(prior: Any) -> Any:
+def _elementwise(prior: Distribution) -> Distribution | None:
     """The distribution of single entries, or None if there is none."""
     if prior.event_dim == 0:
         return prior
@@ -131,24 +132,25 @@ def _elementwise(prior: Any) -> Any:
     return prior.base_dist if is_independent else None
 
 
-def _positive(prior: Any) -> bool:
+def _positive(prior: Distribution) -> bool:
     support = _elementwise(prior).support
     allowed = [support(jnp.full(prior.shape(), x)) for x in (-1e3, -1.0, -1e-6)]
     if any(isinstance(x, Tracer) for x in allowed):
-        return True  # bounds that JAX traces: nobody can look
+        return True  # bounds that JAX traces are not known here
     return support is not None and not np.any(allowed)
 
 
-def log_prior(prior: Any, value: jax.Array) -> jax.Array:
+def log_prior(prior: Distribution, value: Float[Array, "*K"]) -> Float[Array, "*K"]:
     """Log density of each entry of a learned hyperparameter; -inf outside the support."""
     single = _elementwise(prior)
+    assert single is not None  # `check_learned` refused all others
     inside = single.support(value)
-    # A value inside for every entry: log densities outside may be NaN.
+    # Outside the support log densities may be NaN, which would survive the mask in gradients.
     safe = jnp.where(inside, value, single.support.feasible_like(value))
     return jnp.where(inside, single.log_prob(safe), -jnp.inf)
 
 
-def start_value(key: jax.Array, prior: Any) -> jax.Array:
+def start_value(key: Array, prior: Distribution) -> Float[Array, "*K"]:
     """A value to start a chain from: the prior's mean, or a draw where it has none."""
     mean = _mean(prior)
     is_known = not isinstance(mean, Tracer)
@@ -158,7 +160,7 @@ def start_value(key: jax.Array, prior: Any) -> jax.Array:
     return jnp.where(jnp.isfinite(mean), mean, drawn).astype(drawn.dtype)
 
 
-def _mean(prior: Any) -> Any:
+def _mean(prior: Distribution) -> Array | float:
     """A prior's mean, NaN if it has none; computed at once, also where JAX traces."""
     try:
         with jax.ensure_compile_time_eval():
@@ -167,7 +169,7 @@ def _mean(prior: Any) -> Any:
         return np.nan
 
 
-def sample_site(name: str, prior: Any) -> jax.Array:
+def sample_site(name: str, prior: Distribution) -> Float[Array, "*K"]:
     """The sample site of a learned hyperparameter."""
     if prior.shape() == ():
         return numpyro.sample(name, prior)
@@ -188,13 +190,13 @@ def sample_hdp(hdp: HDP, num_components: int) -> dict[str, jax.Array]:
     return {**sites, BASE_WEIGHTS: numpyro.sample(BASE_WEIGHTS, prior, infer=infer)}
 
 
-def concentration_of(hdp: HDP, values: Mapping[str, Any]) -> jax.Array:
+def concentration_of(hdp: HDP, values: Mapping[str, Hyperparameter]) -> Float[Array, "*batch K"]:
     """g0 b, the Dirichlet parameter of every row; never 0, though b underflows in float32."""
     g0 = jnp.asarray(values.get("concentration", hdp.concentration))
     return above_zero(g0[..., None] * values[BASE_WEIGHTS])
 
 
-def short(value: Any) -> str:
+def short(value: Hyperparameter) -> str:
     """How a hyperparameter is shown."""
     if isinstance(value, float):
         return f"{value:.6g}"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
 __all__ = [
     "above_zero",
@@ -15,28 +15,32 @@ __all__ = [
 ]
 
 
-def above_zero(x: jax.Array) -> jax.Array:
+def above_zero(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """Keep positive numbers positive where they underflow."""
     return jnp.maximum(x, jnp.finfo(x.dtype).tiny)
 
 
-def inside(mean: jax.Array) -> jax.Array:
+def inside(mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """Keep means inside (0, 1): rounding can carry a sum of products past 1."""
     info = jnp.finfo(mean.dtype)
     return jnp.clip(mean, info.tiny, 1 - info.eps)
 
 
-def bernoulli_mean(W: jax.Array, H: jax.Array) -> jax.Array:
+def bernoulli_mean(
+    W: Float[Array, "*batch F K"], H: Float[Array, "*batch K N"]
+) -> Float[Array, "*batch F N"]:
     """W H, kept inside (0, 1)."""
     return inside(jnp.matmul(W, H, precision="highest"))
 
 
-def inverse_probabilities(mean: jax.Array, V: jax.Array) -> tuple[jax.Array, jax.Array]:
+def inverse_probabilities(
+    mean: Float[Array, "F N"], V: Float[Array, "F N"]
+) -> tuple[Float[Array, "F N"], Float[Array, "F N"]]:
     """X1 = V / mean and X0 = (1 - V) / (1 - mean), (F, N); 0 at missing cells."""
     return jnp.where(V == 1, 1 / mean, 0), jnp.where(V == 0, 1 / (1 - mean), 0)
 
 
-def log_likelihood(mean: jax.Array, V: jax.Array) -> jax.Array:
+def log_likelihood(mean: Float[Array, "F N"], V: Float[Array, "F N"]) -> Float[Array, ""]:
     """sum of log Bernoulli(v_fn | mean_fn) over the observed cells."""
     mean = inside(mean)
     # One logarithm per cell, of the probability of what was seen; log 1 = 0 where nothing was.
@@ -44,6 +48,8 @@ def log_likelihood(mean: jax.Array, V: jax.Array) -> jax.Array:
     return jnp.log(seen).sum()
 
 
-def mean_negative_log_likelihood(mean: jax.Array, V: jax.Array) -> jax.Array:
+def mean_negative_log_likelihood(
+    mean: Float[Array, "F N"], V: Float[Array, "F N"]
+) -> Float[Array, ""]:
     """The paper's "perplexity": nats per observed cell of V."""
     return -log_likelihood(mean, V) / jnp.sum(~jnp.isnan(V))

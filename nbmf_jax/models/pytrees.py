@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import jax
 from jax.tree_util import GetAttrKey
@@ -24,14 +24,16 @@ def register_immutable(
         static: attributes that are part of a program: hashable, compared by value.
     """
 
-    def flatten_with_keys(x: Any) -> Any:
-        children = tuple((GetAttrKey(name), getattr(x, name)) for name in data)
-        return children, tuple(getattr(x, name) for name in static)
+    def values(x: Kind, names: tuple[str, ...]) -> tuple[object, ...]:
+        return tuple(getattr(x, name) for name in names)
 
-    def flatten(x: Any) -> Any:
-        return tuple(getattr(x, name) for name in data), tuple(getattr(x, n) for n in static)
+    def flatten(x: Kind) -> tuple[tuple[object, ...], tuple[object, ...]]:
+        return values(x, data), values(x, static)
 
-    def unflatten(fixed: tuple[Any, ...], values: Iterable[Any]) -> Kind:
+    def flatten_with_keys(x: Kind) -> tuple[Iterable[tuple[object, object]], tuple[object, ...]]:
+        return zip(map(GetAttrKey, data), values(x, data), strict=True), values(x, static)
+
+    def unflatten(fixed: tuple[object, ...], values: Iterable[object]) -> Kind:
         return new_without_checks(
             kind, **dict(zip(static, fixed, strict=True)), **dict(zip(data, values, strict=True))
         )
@@ -40,7 +42,7 @@ def register_immutable(
     return kind
 
 
-def new_without_checks(kind: type[Kind], **attributes: Any) -> Kind:
+def new_without_checks(kind: type[Kind], **attributes: object) -> Kind:
     """An object whose constructor is not called.
 
     JAX rebuilds objects with placeholders instead of arrays, which no check would let pass.
