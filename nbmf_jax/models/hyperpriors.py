@@ -132,8 +132,15 @@ def _elementwise(prior: Distribution) -> Distribution | None:
     return prior.base_dist if is_independent else None
 
 
+def _single(prior: Distribution) -> Distribution:
+    """The distribution of single entries of a prior that `check_learned` accepted."""
+    single = _elementwise(prior)
+    assert single is not None
+    return single
+
+
 def _positive(prior: Distribution) -> bool:
-    support = _elementwise(prior).support
+    support = _single(prior).support
     allowed = [support(jnp.full(prior.shape(), x)) for x in (-1e3, -1.0, -1e-6)]
     if any(isinstance(x, Tracer) for x in allowed):
         return True  # bounds that JAX traces are not known here
@@ -142,8 +149,7 @@ def _positive(prior: Distribution) -> bool:
 
 def log_prior(prior: Distribution, value: Float[Array, "*K"]) -> Float[Array, "*K"]:
     """Log density of each entry of a learned hyperparameter; -inf outside the support."""
-    single = _elementwise(prior)
-    assert single is not None  # `check_learned` refused all others
+    single = _single(prior)
     inside = single.support(value)
     # Outside the support log densities may be NaN, which would survive the mask in gradients.
     safe = jnp.where(inside, value, single.support.feasible_like(value))
@@ -190,10 +196,10 @@ def sample_hdp(hdp: HDP, num_components: int) -> dict[str, jax.Array]:
     return {**sites, BASE_WEIGHTS: numpyro.sample(BASE_WEIGHTS, prior, infer=infer)}
 
 
-def concentration_of(hdp: HDP, values: Mapping[str, Hyperparameter]) -> Float[Array, "*batch K"]:
+def concentration_of(hdp: HDP, values: Mapping[str, Array | float]) -> Float[Array, "*batch K"]:
     """g0 b, the Dirichlet parameter of every row; never 0, though b underflows in float32."""
     g0 = jnp.asarray(values.get("concentration", hdp.concentration))
-    return above_zero(g0[..., None] * values[BASE_WEIGHTS])
+    return above_zero(g0[..., None] * jnp.asarray(values[BASE_WEIGHTS]))
 
 
 def short(value: Hyperparameter) -> str:
@@ -208,4 +214,4 @@ def short(value: Hyperparameter) -> str:
             return f"{short(inner)}.expand({list(value.shape())})"
         arguments = (short(getattr(value, name)) for name in value.arg_constraints)
         return f"{type(value).__name__}({', '.join(arguments)})"
-    return f"<array {tuple(value.shape)}>" if getattr(value, "shape", ()) else str(value)
+    return f"<array {np.shape(value)}>" if np.shape(value) else str(value)
