@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, Integer
 from nbmf_jax.inference.cells import factors as given_labels
 from nbmf_jax.inference.cells.protocol import AnyCells, cells_of
 from nbmf_jax.inference.orientation import Orientation, orientation_of
-from nbmf_jax.inference.types import Factors, Key, Labels, Matrix, Ones, Shape, Tables
+from nbmf_jax.inference.types import Factors, Key, Matrix, Ones, Shape, Tables
 from nbmf_jax.models.base import FactorModel
 from nbmf_jax.models.families import inside_unit_interval
 
@@ -37,6 +37,7 @@ __all__ = [
 ]
 
 Assignments = Integer[Array, "*m F N"]
+UprightLabels = Integer[Array, "labels rows columns"]
 
 
 class Assigned(NamedTuple):
@@ -66,22 +67,24 @@ class Upright(NamedTuple):
         # NaN == 1 is False: a missing cell counts as no one, and its label keeps it out anyway.
         return cls(turn.model(model), turn.matrix(V) == 1, cells_of(model), turn)
 
-    def labels(self, assignments: Assignments) -> Labels:
+    def labels(self, assignments: Assignments) -> UprightLabels:
         """(m, rows, columns) labels of the upright matrix."""
         return _as_labels(self.cells, self.orientation, assignments)
 
-    def assignments(self, labels: Labels) -> Assignments:
+    def assignments(self, labels: UprightLabels) -> Assignments:
         """Inverse of `labels`."""
         turned = self.orientation.matrix(labels)
         return turned if self.cells.num_labels > 1 else turned[0]
 
 
-def labels_of(model: FactorModel, assignments: Assignments) -> Labels:
+def labels_of(model: FactorModel, assignments: Assignments) -> UprightLabels:
     """(m, rows, columns) labels of the upright matrix, where V itself is not needed."""
     return _as_labels(cells_of(model), orientation_of(model), assignments)
 
 
-def _as_labels(cells: AnyCells, orientation: Orientation, assignments: Assignments) -> Labels:
+def _as_labels(
+    cells: AnyCells, orientation: Orientation, assignments: Assignments
+) -> UprightLabels:
     turned = orientation.matrix(assignments)
     return turned.reshape(cells.num_labels, *turned.shape[-2:])
 

@@ -29,7 +29,7 @@ class Orientation(NamedTuple):
         """The upright model of a user's model."""
         return model.transposed() if self.transposed else model
 
-    def matrix(self, X: Shaped[Array, "... F N"]) -> Shaped[Array, "... N F"]:
+    def matrix(self, X: Shaped[Array, "... F N"]) -> Shaped[Array, "... rows columns"]:
         """V, labels, or anything else with the axes of V last."""
         return jnp.swapaxes(X, -1, -2) if self.transposed else X
 

@@ -21,9 +21,9 @@ from jaxtyping import Array, Bool, Float
 from nbmf_jax.inference._numerics.categorical import count_labels, draw_index, pad, padded_size
 from nbmf_jax.inference._numerics.xla import draw_uniforms
 from nbmf_jax.inference.cells.beta_dir_tables import Counts, Priors, conditional_weights
-from nbmf_jax.inference.cells.diagonals import LaneLabels, sweep_diagonals
+from nbmf_jax.inference.cells.diagonals import LaneLabels, LaneUniforms, sweep_diagonals
 from nbmf_jax.inference.cells.expected_beta_dir import EXPECTED, expected_counts
-from nbmf_jax.inference.cells.protocol import CellModel, CellTables, Sides
+from nbmf_jax.inference.cells.protocol import CellModel, Sides
 from nbmf_jax.inference.cells.rare_components import is_worthwhile, sweep_common_and_rare
 from nbmf_jax.inference.cells.table_moves import move_tables
 from nbmf_jax.inference.types import Key, Labels, Ones
@@ -94,7 +94,7 @@ def sweep_all(
     K = len(counts.L)
 
     def draw(
-        counters: Sides, prior: Sides, v: Bool[Array, " M"], uniforms: CellTables
+        counters: Sides, prior: Sides, v: Bool[Array, " M"], uniforms: LaneUniforms
     ) -> LaneLabels:
         weights = conditional_weights(counters, prior, v)
         return (draw_index(weights, *uniforms),)

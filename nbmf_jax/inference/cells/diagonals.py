@@ -35,6 +35,7 @@ from nbmf_jax.inference.types import Key, Labels, Ones
 __all__ = [
     "LaneLabels",
     "LanePriors",
+    "LaneUniforms",
     "Layout",
     "add",
     "copy_to_tail",
@@ -48,7 +49,8 @@ __all__ = [
     "without_tail",
 ]
 
-LaneLabels = tuple[Int[Array, " M"], ...]  # m labels of one cell per lane
+LaneLabels = tuple[Integer[Array, " M"], ...]  # m labels of one cell per lane
+LaneUniforms = tuple[Float[Array, " M"], ...]  # a number in [0, 1) for each of them
 
 
 class Layout(NamedTuple):
@@ -122,7 +124,7 @@ class LanePriors(NamedTuple):
 
 def sweep_diagonals(
     key: Key,
-    draw: Callable[[Sides, Sides, Bool[Array, " M"], CellTables], LaneLabels],
+    draw: Callable[[Sides, Sides, Bool[Array, " M"], LaneUniforms], LaneLabels],
     counted_in: Callable[[Bool[Array, " M"], LaneLabels], Sides],
     counters: Sides,
     priors: Sides,
@@ -153,7 +155,7 @@ def sweep_diagonals(
     lanes, lines = jnp.arange(num_lanes), padded_size(num_components)
     lane_priors = LanePriors.of(layout, priors)
 
-    def step(tables: Sides, cells: tuple[Array, Array, LaneLabels, CellTables]) -> Any:
+    def step(tables: Sides, cells: tuple[Array, Array, LaneLabels, LaneUniforms]) -> Any:
         lane, long = tables
         d, v, before, uniforms = cells
         old = tuple(label.astype(jnp.int32) for label in before)

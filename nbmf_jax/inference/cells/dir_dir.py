@@ -22,7 +22,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from nbmf_jax.inference._numerics.categorical import count_labels, draw_index, pad
 from nbmf_jax.inference._numerics.xla import draw_uniforms
-from nbmf_jax.inference.cells.diagonals import LaneLabels, sweep_diagonals
+from nbmf_jax.inference.cells.diagonals import LaneLabels, LaneUniforms, sweep_diagonals
 from nbmf_jax.inference.cells.dir_dir_tables import (
     Counts,
     Priors,
@@ -30,7 +30,7 @@ from nbmf_jax.inference.cells.dir_dir_tables import (
     sum_of_the_others,
 )
 from nbmf_jax.inference.cells.expected_dir_dir import EXPECTED, expected_counts
-from nbmf_jax.inference.cells.protocol import CellModel, CellTables, Sides
+from nbmf_jax.inference.cells.protocol import CellModel, Sides
 from nbmf_jax.inference.types import Key, Labels, Ones
 
 __all__ = ["DIR_DIR", "draw_pair", "sweep"]
@@ -98,7 +98,7 @@ def sweep(
 
 
 def draw_pair(
-    counters: Sides, prior: Sides, v: Bool[Array, " M"], uniforms: CellTables
+    counters: Sides, prior: Sides, v: Bool[Array, " M"], uniforms: LaneUniforms
 ) -> LaneLabels:
     """New labels z and c for one cell per lane."""
     z_weights, q = conditional_weights(counters, prior, v)

@@ -14,7 +14,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from jaxtyping import Array, Bool, Float
 
-from nbmf_jax.inference.types import Key, Labels, Ones, Tables
+from nbmf_jax.inference.types import Key, Labels, Ones
 from nbmf_jax.models.base import FactorModel
 from nbmf_jax.registry import MODELS, find
 
@@ -31,8 +31,8 @@ __all__ = [
     "expected_labels_of",
 ]
 
-C = TypeVar("C", bound=Tables)  # the counters of a model
-P = TypeVar("P", bound=Tables)  # its hyperparameters
+C = TypeVar("C")  # the counters of a model, a NamedTuple of tables
+P = TypeVar("P")  # its hyperparameters, likewise
 
 CellTables = tuple[Float[Array, "K M"], ...]  # one cell per lane: M lanes
 ExpectedCells = tuple[Float[Array, "K M"], ...]  # probabilities of m labels, one cell per lane

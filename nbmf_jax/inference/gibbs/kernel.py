@@ -200,7 +200,7 @@ def _init_chain(
     values: Values,
     model: FactorModel,
     V: Matrix,
-    num_warmup: int,
+    num_warmup: int | Int[Array, ""],
 ) -> CollapsedGibbsState:
     if start is None:
         start = labelled.initial_assignments(key_start, model, V)
