@@ -35,7 +35,7 @@ def plot_perplexity(scores: Table, *, title: str = "", ax: Axes | None = None) -
     for line in boxes["medians"]:
         line.set(color=ACCENT, linewidth=2)
     ax.set_yticks(range(1, len(order) + 1), [names[i] for i in order])
-    ax.set(xlabel="perplexity of held-out cells (nats a cell; left is better)", title=title)
+    ax.set(xlabel="perplexity of held-out cells (nats per cell; left is better)", title=title)
     hide_box(ax)
     return ax
 
@@ -49,8 +49,9 @@ def plot_convergence(
 ) -> Axes:
     """One line per curve, by iteration (fig. 11).
 
-    `curves` is a sequence of numbers, or a dict of several by name, e.g. `fit.trace["change"]` of several algorithms.
-    Positive curves that span more than two orders of magnitude get a logarithmic axis.
+    `curves` is a sequence of numbers, or a dict of several by name, e.g. `fit.trace["change"]` of
+    several algorithms. Positive curves that span more than two orders of magnitude get a
+    logarithmic axis.
     """
     ax = axes(ax)
     named = curves if isinstance(curves, dict) else {"": curves}
