@@ -2,16 +2,15 @@
 
     python benchmarks/calibration.py --replications 512
 
-Hyperparameters, W, H and V are drawn from the model; the sampler is run on V; where does the true
-value stand among the draws? If the sampler is right, its rank is uniform. All replications run
-side by side in one compiled program. Prints, for each model and quantity, the chi-square p-value of
-the rank histogram (20 bins) and the coverage of the 90 % interval.
+Hyperparameters, W, H and V are drawn from the model, and the sampler is run on V. If the sampler is
+right, the rank of the true value among the draws is uniform. All replications run side by side in
+one compiled program. Prints, for each model and quantity, the chi-square p-value of the rank
+histogram (20 bins) and the coverage of the 90 % interval.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import click
 import jax
@@ -23,14 +22,16 @@ from numpyro import handlers
 from scipy import stats
 
 import nbmf_jax as nbmf
+from nbmf_jax.inference.gibbs.kernel import CollapsedGibbsState
+from nbmf_jax.models.base import FactorModel
 
 PRIOR = dist.Gamma(2.0, 2.0)
 NUM_DRAWS = 99  # ranks 0 ... 99: 20 bins of five, and ranks 5 ... 94 are the 90 % interval
 CELLS = ((0, 0), (2, 3), (4, 6))
 
 
-def models() -> dict[str, Any]:
-    """What is checked."""
+def models() -> dict[str, FactorModel]:
+    """The models to check."""
     both = {"alpha": PRIOR, "beta": PRIOR}
     shared = nbmf.HDP(PRIOR, PRIOR)
     return {
@@ -48,7 +49,7 @@ def models() -> dict[str, Any]:
 
 
 def quantities(sites: dict[str, jax.Array]) -> dict[str, jax.Array]:
-    """Numbers that no relabelling of the components changes."""
+    """Numbers that do not depend on the numbering of the components."""
     found = {f"[WH]_{f},{n}": sites["W"][f] @ sites["H"][:, n] for f, n in CELLS}
     scalar = {name: x for name, x in sites.items() if x.ndim == 0}
     sums = {f"sum of {name}": x.sum() for name, x in sites.items() if x.ndim == 1}
@@ -59,7 +60,12 @@ def quantities(sites: dict[str, jax.Array]) -> dict[str, jax.Array]:
 
 
 def replicate(
-    key: jax.Array, model: Any, shape: tuple[int, int], burn_in: int, thinning: int, missing: float
+    key: jax.Array,
+    model: FactorModel,
+    shape: tuple[int, int],
+    burn_in: int,
+    thinning: int,
+    missing: float,
 ) -> dict[str, jax.Array]:
     """The ranks of all quantities in one replication."""
     key_truth, key_missing, key_chain, key_ties = jax.random.split(key, 4)
@@ -69,7 +75,9 @@ def replicate(
     V = jnp.where(jax.random.bernoulli(key_missing, missing, shape), jnp.nan, V)
     kernel = nbmf.CollapsedGibbs(model, num_sweeps=thinning)
 
-    def draw(state: Any, _: Any) -> tuple[Any, dict[str, jax.Array]]:
+    def draw(
+        state: CollapsedGibbsState, _: None
+    ) -> tuple[CollapsedGibbsState, dict[str, jax.Array]]:
         state = kernel.sample(state, (V,), {})
         return state, quantities(state.z)
 
@@ -77,7 +85,8 @@ def replicate(
     _, drawn = lax.scan(draw, state, length=burn_in // thinning + NUM_DRAWS)
     drawn = {name: draws[-NUM_DRAWS:] for name, draws in drawn.items()}
     truth = quantities(sites)
-    coin = jax.random.bernoulli(key_ties)  # values clipped at the same bound
+    # Values that were clipped at the same bound are equal: count them or not, at random.
+    coin = jax.random.bernoulli(key_ties)
     return {
         name: jnp.where(coin, drawn[name] < value, drawn[name] <= value).sum()
         for name, value in truth.items()

@@ -1,4 +1,4 @@
-"""A learned hyperparameter five ways: are the answers the same, and what do they cost?
+"""A hyperparameter learned in four ways: are the answers the same, and what do they cost?
 
     python benchmarks/composition.py same          # a 4 x 4 matrix, against enumeration on a grid
     python benchmarks/composition.py speed animals # effective draws per second
@@ -11,9 +11,9 @@ integrates them out.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import arviz as az
 import click
@@ -22,23 +22,25 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from numpyro.infer import MCMC, NUTS, Gibbs, HMCGibbs
+from numpyro.infer.mcmc import MCMCKernel
 
 import nbmf_jax as nbmf
 from nbmf_jax.bench.measure import timed_draws
 
 PRIOR = dist.Gamma(3.0, 2.0)
 NAN = np.nan
-# Pure rows say that gamma is small: the prior's mean is 1.5, the posterior's 1.25.
+# Every row belongs to one component, so that gamma is small: its prior mean is 1.5, its posterior
+# mean 1.25.
 TINY = np.array([[1, 1, 0, 0], [0, 0, 1, 1], [1, 1, 0, 0], [0, 0, 1, NAN]])
 
 
-def build(K: int) -> Any:
-    """A model with its concentration given."""
+def build(K: int) -> Callable[[Mapping[str, jax.Array]], nbmf.BetaDir]:
+    """From the value of gamma to a model with that concentration."""
     return lambda sites: nbmf.BetaDir(K, alpha=0.5, beta=0.5, gamma=sites["gamma"])
 
 
-def whole_model(K: int, V: np.ndarray) -> Any:
-    """The NumPyro model around it."""
+def whole_model(K: int, V: np.ndarray) -> Callable[[], None]:
+    """The NumPyro model that draws gamma, W, H and V."""
 
     def model() -> None:
         gamma = numpyro.sample("gamma", PRIOR)
@@ -47,7 +49,7 @@ def whole_model(K: int, V: np.ndarray) -> Any:
     return model
 
 
-def kernels(K: int, V: np.ndarray) -> dict[str, tuple[Any, tuple[Any, ...]]]:
+def kernels(K: int, V: np.ndarray) -> dict[str, tuple[MCMCKernel, tuple[np.ndarray, ...]]]:
     """Kernel and arguments of its run, by name."""
     model = whole_model(K, V)
     gibbs_fn = nbmf.make_gibbs_fn(build(K), V, model=model)
@@ -61,15 +63,8 @@ def kernels(K: int, V: np.ndarray) -> dict[str, tuple[Any, tuple[Any, ...]]]:
     }
 
 
-@click.group()
-def main() -> None:
-    """Compare ways to learn a hyperparameter."""
-
-
-@main.command()
-@click.option("--samples", default=5000, show_default=True)
-def same(samples: int) -> None:
-    """Posterior mean and sd of gamma on a tiny matrix, K = 2."""
+def exact_moments() -> tuple[float, float]:
+    """Posterior mean and sd of gamma on the tiny matrix, by enumerating all labels on a grid."""
     sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
     import oracles  # type: ignore[import-not-found]
 
@@ -83,7 +78,19 @@ def same(samples: int) -> None:
     p = np.exp(log_p - log_p.max())
     p /= p.sum()
     mean = p @ grid
-    sd = (p @ (grid - mean) ** 2) ** 0.5
+    return mean, (p @ (grid - mean) ** 2) ** 0.5
+
+
+@click.group()
+def main() -> None:
+    """Compare ways to learn a hyperparameter."""
+
+
+@main.command()
+@click.option("--samples", default=5000, show_default=True)
+def same(samples: int) -> None:
+    """Posterior mean and sd of gamma on a tiny matrix, K = 2."""
+    mean, sd = exact_moments()
     click.echo(f"{'enumeration on a grid':28s} mean {mean:.4f}            sd {sd:.4f}")
     for name, (kernel, arguments) in kernels(2, TINY).items():
         mcmc = MCMC(

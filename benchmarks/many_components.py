@@ -1,35 +1,36 @@
-"""What does a sweep of Beta-Dir cost as K grows, once a chain has settled?
+"""What does a sweep of Beta-Dir cost as K grows, after the first sweeps of a chain?
 
     python benchmarks/many_components.py lastfm
 
 Paper's prior. CPU nanoseconds per cell on one core, the best of several sweeps from the same state,
-all K in turns: as the sampler sweeps, and always drawing among all components. How the sampler does
-it is decided from the labels at the start of every sweep (`rare_components`).
+all K in turns: once as the sampler sweeps, and once always drawing among all components. The
+sampler decides from the labels, at the start of every sweep, how it draws (`rare_components`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import click
 
 from nbmf_jax.bench.measure import pin_to_core, take_turns
 
 
-def contestants(data: str, components: tuple[int, ...], burn_in: int) -> tuple[int, dict[str, Any]]:
-    """The number of cells, and sweeps to time, compiled."""
+def contestants(
+    data: str, components: tuple[int, ...], burn_in: int
+) -> tuple[int, dict[str, Callable[[], object]]]:
+    """The number of cells, and compiled sweeps to time, by name."""
     import jax
     import jax.numpy as jnp
 
     import nbmf_jax as nbmf
+    from nbmf_jax.inference import assignments as labelled
     from nbmf_jax.inference.cells import beta_dir
-from nbmf_jax.inference import assignments as labelled
-from nbmf_jax.inference.gibbs import sampler
+    from nbmf_jax.inference.gibbs import sampler
 
     V, key = jnp.asarray(nbmf.datasets.load(data).to_numpy(), jnp.float32), jax.random.key(0)
-    runs: dict[str, Callable[[], Any]] = {}
+    runs: dict[str, Callable[[], object]] = {}
     for K in components:
         model = nbmf.BetaDir(K)
         priors = beta_dir.Priors(**model.priors(V.shape))

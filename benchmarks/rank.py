@@ -9,29 +9,49 @@ components that hold at least 1 % of the cells, and of those that hold any.
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 import jax
 import numpy as np
-import numpyro.distributions as dist
 from numpyro.infer import MCMC
+from shared import GAMMA, LEARNED, sampler
 
 import nbmf_jax as nbmf
 from nbmf_jax.data.synthetic import synthetic
+from nbmf_jax.models.base import FactorModel
 
-GAMMA = dist.Gamma(1.0, 1.0)
 K = 50
 
 
-def models() -> dict[str, Any]:
+def models() -> dict[str, FactorModel]:
     """The two ways to leave the rank open, with and without learned Beta parameters."""
-    learned = {"alpha": GAMMA, "beta": GAMMA}
     return {
         "gamma = 1/K, alpha = beta = 1 (paper)": nbmf.BetaDir(K),
-        "gamma = 1/K, alpha and beta learned": nbmf.BetaDir(K, **learned),
-        "HDP, everything learned": nbmf.BetaDir(K, **learned, gamma=nbmf.HDP(GAMMA, GAMMA)),
+        "gamma = 1/K, alpha and beta learned": nbmf.BetaDir(K, **LEARNED),
+        "HDP, everything learned": nbmf.BetaDir(K, **LEARNED, gamma=nbmf.HDP(GAMMA, GAMMA)),
     }
+
+
+def planted(rank: int, seed: int) -> np.ndarray:
+    """A matrix (120, 100) of this rank."""
+    V, _, _ = synthetic(
+        num_rows=120,
+        num_columns=100,
+        num_components=rank,
+        alpha=0.2,
+        beta=0.4,
+        gamma=0.1,
+        seed=seed,
+    )
+    return V.to_numpy()
+
+
+def components_of(mcmc: MCMC, V: np.ndarray, seed: int) -> tuple[int, int]:
+    """Posterior medians: components that hold at least 1 % of the cells, and that hold any."""
+    mcmc.run(jax.random.key(seed), V, extra_fields=("num_active", "assignments"))
+    extra = mcmc.get_extra_fields()
+    labels = np.asarray(extra["assignments"]).reshape(-1, V.size)
+    share = np.stack([np.bincount(z, minlength=K) for z in labels]) / V.size
+    return int(np.median((share >= 0.01).sum(1))), int(np.median(extra["num_active"]))
 
 
 @click.command()
@@ -41,32 +61,10 @@ def models() -> dict[str, Any]:
 def main(seeds: int, warmup: int, samples: int) -> None:
     """Print the table."""
     for name, model in models().items():
-        mcmc = MCMC(
-            nbmf.CollapsedGibbs(model),
-            num_warmup=warmup,
-            num_samples=samples,
-            progress_bar=False,
-            jit_model_args=True,
-        )
+        mcmc = sampler(model, warmup, samples)
         for rank in (3, 6, 12):
-            used, touched = [], []
-            for seed in range(seeds):
-                V, _, _ = synthetic(
-                    num_rows=120,
-                    num_columns=100,
-                    num_components=rank,
-                    alpha=0.2,
-                    beta=0.4,
-                    gamma=0.1,
-                    seed=seed,
-                )
-                fields = ("num_active", "assignments")
-                mcmc.run(jax.random.key(seed), V.to_numpy(), extra_fields=fields)
-                extra = mcmc.get_extra_fields()
-                labels = np.asarray(extra["assignments"]).reshape(samples, -1)
-                share = np.stack([np.bincount(z, minlength=K) for z in labels]) / V.size
-                used.append(int(np.median((share >= 0.01).sum(1))))
-                touched.append(int(np.median(extra["num_active"])))
+            found = [components_of(mcmc, planted(rank, seed), seed) for seed in range(seeds)]
+            used, touched = [x for x, _ in found], [x for _, x in found]
             click.echo(f"{name:40s} rank {rank:2d}: hold 1 % {used}, hold any {touched}")
 
 

@@ -8,8 +8,6 @@ then integrated out, which mixes faster and has no trouble with small concentrat
     python examples/hyperparameters_by_nuts.py
 """
 
-import argparse
-
 import jax
 import numpyro
 import numpyro.distributions as dist
@@ -39,7 +37,6 @@ def main(num_warmup=500, num_samples=1000):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--num-warmup", type=int, default=500)
-    parser.add_argument("--num-samples", type=int, default=1000)
-    main(**vars(parser.parse_args()))
+    from shared.options import run
+
+    run(main, __doc__)

@@ -1,14 +1,12 @@
-"""A regression on H beside the factorization: NUTS on everything.
+"""A regression on H together with the factorization: NUTS samples everything.
 
 The columns of V have an outcome y_n that depends on their h_n. H then has another child than V, our
-conjugate update of H would be wrong, and `NBMFBlock` refuses it. The likelihood of a model object
-is differentiable, so NUTS samples W, H and the regression together. Keep K small and
+conjugate update of H would be wrong, and `NBMFBlock` refuses the model. The likelihood of a model
+object is differentiable, so NUTS samples W, H and the regression together. Keep K small and
 concentrations at 0.3 or more.
 
     python examples/regression_by_nuts.py
 """
-
-import argparse
 
 import jax
 import jax.numpy as jnp
@@ -48,7 +46,6 @@ def main(num_warmup=500, num_samples=1000):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--num-warmup", type=int, default=500)
-    parser.add_argument("--num-samples", type=int, default=1000)
-    main(**vars(parser.parse_args()))
+    from shared.options import run
+
+    run(main, __doc__)

@@ -1,4 +1,4 @@
-"""What is known about a row moves its prior: a log-linear Dirichlet concentration.
+"""The prior of a row depends on a covariate: a log-linear Dirichlet concentration.
 
     gamma_fk = 0.3 + exp(a_k + b_k x_f),   w_f ~ Dirichlet(gamma_f)
 
@@ -8,8 +8,6 @@ positive. A floor of 0.3 under gamma keeps W clear of 0, where float32 underflow
 
     python examples/side_information.py
 """
-
-import argparse
 
 import jax
 import jax.numpy as jnp
@@ -38,7 +36,7 @@ def synthetic(num_rows=30, num_columns=16, seed=0):
     x = np.where(np.arange(num_rows) % 2 == 0, 1.0, -1.0)
     W = np.where(x[:, None] > 0, [0.85, 0.15], [0.15, 0.85])
     H = np.where(np.arange(num_columns) < num_columns // 2, [[0.9], [0.1]], [[0.1], [0.9]])
-    # Labels by the order of the components: H's first row is high in the first columns.
+    # The first row of H, component 0, is high in the first half of the columns.
     return (rng.random((num_rows, num_columns)) < W @ H).astype(float), x
 
 
@@ -58,7 +56,6 @@ def main(num_warmup=500, num_samples=1000):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--num-warmup", type=int, default=500)
-    parser.add_argument("--num-samples", type=int, default=1000)
-    main(**vars(parser.parse_args()))
+    from shared.options import run
+
+    run(main, __doc__)

@@ -6,8 +6,6 @@ Dirichlet and Beta factors for W and H, and starts where `cvb0` ended.
     python examples/svi_with_guide.py
 """
 
-import argparse
-
 import jax
 import optax
 from numpyro.infer import SVI, Trace_ELBO
@@ -29,6 +27,6 @@ def main(num_steps=2000):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--num-steps", type=int, default=2000)
-    main(**vars(parser.parse_args()))
+    from shared.options import run
+
+    run(main, __doc__)

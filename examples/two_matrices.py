@@ -1,4 +1,4 @@
-"""Two matrices with factorizations of their own and one prior that both teach.
+"""Two matrices, each with its own factorization, and one prior that is learned from both.
 
 Here: the first and the last seven events of the southern women. Each matrix has its own block; NUTS
 learns the Beta parameters that the two share. (Two matrices that share W itself cannot be updated
@@ -6,8 +6,6 @@ one after the other, and `NBMFBlock` refuses: put them side by side in one matri
 
     python examples/two_matrices.py
 """
-
-import argparse
 
 import jax
 import numpyro
@@ -47,7 +45,6 @@ def main(num_warmup=500, num_samples=1000):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--num-warmup", type=int, default=500)
-    parser.add_argument("--num-samples", type=int, default=1000)
-    main(**vars(parser.parse_args()))
+    from shared.options import run
+
+    run(main, __doc__)

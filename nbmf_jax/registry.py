@@ -32,6 +32,11 @@ class Model(NamedTuple):
     H: FactorPrior
     help: str  # what mixes the components, for the command line
 
+    @property
+    def min_components(self) -> int:
+        """The least K: where rows of W and columns of H both sum to 1, K = 1 forces W H = 1."""
+        return 2 if self.W.family == self.H.family == "dirichlet" else 1
+
 
 class Method(NamedTuple):
     """What the rooms need to know of a way to fit a model."""

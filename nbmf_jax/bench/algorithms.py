@@ -1,38 +1,48 @@
-"""Our algorithms as contestants: functions that do one sweep or iteration each time."""
+"""Our algorithms, prepared for timing: each call does one sweep or a number of iterations."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
+from jaxtyping import Float
 
-import nbmf_jax as nbmf
 from nbmf_jax.bench.measure import cpu_seconds
-from nbmf_jax.inference import assignments as collapsed
+from nbmf_jax.inference import assignments as labelled
 from nbmf_jax.inference.gibbs import sampler
-from nbmf_jax.inference.variational.cvb0 import memory_needed
+from nbmf_jax.inference.point.em import em
+from nbmf_jax.inference.variational.bica import bica
+from nbmf_jax.inference.variational.cvb0 import cvb0, memory_needed
+from nbmf_jax.models.base import FactorModel
+from nbmf_jax.registry import MODELS, find
 
 __all__ = ["Contestant", "contestants", "planted_matrix"]
 
 _ITERATIONS = 10  # of a variational or point fit in one call
-_MOST_MEMORY = 4 * 2**30
+_MOST_MEMORY = 4 * 2**30  # bytes; algorithms that need more are skipped
+_REFERENCE = "beta-dir"  # the model of the C program
+
+Matrix = Float[jax.Array, "F N"]
 
 
 class Contestant(NamedTuple):
     """Something to be timed."""
 
     name: str
-    run: Callable[[], Any]
+    run: Callable[[], object]
     compile_seconds: float
     sweeps: int = 1  # sweeps or iterations in one call
-    overhead: Callable[[], Any] | None = None  # what `run` does besides these sweeps
+    overhead: Callable[[], object] | None = None  # what `run` does besides these sweeps
 
 
-def planted_matrix(shape: tuple[int, int], seed: int = 0) -> np.ndarray:
+Builder = Callable[[str], Contestant | str]
+
+
+def planted_matrix(shape: tuple[int, int], seed: int = 0) -> Float[np.ndarray, "F N"]:
     """Zeros and ones (float32) from a Beta-Dir model with ten components."""
     rng = np.random.default_rng(seed)
     W = rng.dirichlet(np.full(10, 0.1), size=shape[0])
@@ -41,47 +51,74 @@ def planted_matrix(shape: tuple[int, int], seed: int = 0) -> np.ndarray:
 
 
 def contestants(
-    V: np.ndarray, num_components: int, burn_in: int, only: str
+    V: Float[np.ndarray, "F N"], num_components: int, burn_in: int, only: str
 ) -> Iterator[Contestant | str]:
-    """One after the other, so that memory is freed in between; words where one does not fit."""
-    matrix = jax.numpy.asarray(V)
-    beta_dir, dir_dir = nbmf.BetaDir(num_components), nbmf.DirDir(num_components)
-    builders: dict[str, Callable[[str], Contestant | str]] = {
-        "Beta-Dir gibbs": partial(_gibbs, beta_dir, matrix, burn_in),
-        "Beta-Dir gibbs and block moves": partial(_gibbs, beta_dir, matrix, burn_in, advance=True),
-        "Dir-Dir gibbs": partial(_gibbs, dir_dir, matrix, burn_in),
-        "Beta-Dir draw W, H": partial(_draw_factors, beta_dir, matrix, burn_in),
-        "Dir-Dir draw W, H": partial(_draw_factors, dir_dir, matrix, burn_in),
-        "Beta-Dir cvb0": partial(_cvb0, beta_dir, matrix),
-        "Dir-Dir cvb0": partial(_cvb0, dir_dir, matrix),
-        "Beta-Dir bica": partial(_fit, nbmf.bica, beta_dir, matrix),
-        "Beta-Dir em": partial(_fit, nbmf.em, beta_dir, matrix),
-    }
-    for name, build in builders.items():
+    """Prepare the algorithms whose name contains `only`, one at a time, to free memory in between.
+
+    An algorithm that needs too much memory is replaced by a text that says so.
+    """
+    for name, build in _builders(jax.numpy.asarray(V), num_components, burn_in).items():
         if only in name:
             yield build(name)
 
 
-def _gibbs(model: Any, V: jax.Array, burn_in: int, name: str, advance: bool = False) -> Contestant:
-    """Sweeps that continue one chain; with `advance` all that the sampler does for one."""
+def _builders(V: Matrix, num_components: int, burn_in: int) -> dict[str, Builder]:
+    """What is timed, by name: some algorithms for all models, others for that of the C program."""
+    kinds: dict[str, type[FactorModel]] = {name: find(MODELS[name].model) for name in MODELS}
+    models = {
+        name: kind(num_components)  # type: ignore[call-arg]
+        for name, kind in kinds.items()
+        if kind.upright  # the others do the same work on the transposed matrix
+    }
+    found: dict[str, Builder] = {}
+    for name, model in models.items():
+        found[f"{model.title} gibbs"] = partial(_gibbs, model, V, burn_in)
+        if name == _REFERENCE:
+            moves = f"{model.title} gibbs and block moves"
+            found[moves] = partial(_gibbs, model, V, burn_in, advance=True)
+    for model in models.values():
+        found[f"{model.title} draw W, H"] = partial(_draw_factors, model, V, burn_in)
+    for model in models.values():
+        found[f"{model.title} cvb0"] = partial(_cvb0, model, V)
+    reference = models[_REFERENCE]
+    found[f"{reference.title} bica"] = partial(_fit, bica, reference, V)
+    found[f"{reference.title} em"] = partial(_fit, em, reference, V)
+    return found
+
+
+def _gibbs(
+    model: FactorModel, V: Matrix, burn_in: int, name: str, advance: bool = False
+) -> Contestant:
+    """Sweeps that continue one chain; with `advance` also the block moves after each sweep."""
     chain = _Chain(model, V, burn_in, sampler.advance if advance else sampler.sweep)
     return Contestant(name, chain.step, chain.compile_seconds)
 
 
-def _draw_factors(model: Any, V: jax.Array, burn_in: int, name: str) -> Contestant:
+def _draw_factors(model: FactorModel, V: Matrix, burn_in: int, name: str) -> Contestant:
     """W and H given the labels of a chain."""
     key, counts = jax.random.key(1), _Chain(model, V, burn_in).state.counts
     draw, seconds = _compiled(
-        lambda key, counts: collapsed.draw_factors(key, model, V.shape, counts), key, counts
+        lambda key, counts: labelled.draw_factors(key, model, V.shape, counts),
+        key,
+        counts,
     )
     return Contestant(name, lambda: jax.block_until_ready(draw(key, counts)), seconds)
 
 
 class _Chain:
-    def __init__(self, model: Any, V: jax.Array, burn_in: int, move: Any = sampler.sweep) -> None:
+    """A Markov chain of labels: `step` draws all of them once."""
+
+    def __init__(
+        self,
+        model: FactorModel,
+        V: Matrix,
+        burn_in: int,
+        move: Callable[..., labelled.Assigned] = sampler.sweep,
+    ) -> None:
         key = jax.random.key(0)
         self.V, self.keys = V, iter(jax.random.split(key, 10_000))
-        self.state = collapsed.assign(model, V, collapsed.initial_assignments(key, model, V))
+        labels = labelled.initial_assignments(key, model, V)
+        self.state = labelled.assign(model, V, labels)
         self.sweep, self.compile_seconds = _compiled(
             lambda key, V, state: move(key, model, V, state), key, V, self.state
         )
@@ -92,15 +129,15 @@ class _Chain:
         self.state = jax.block_until_ready(self.sweep(next(self.keys), self.V, self.state))
 
 
-def _cvb0(model: Any, V: jax.Array, name: str) -> Contestant | str:
+def _cvb0(model: FactorModel, V: Matrix, name: str) -> Contestant | str:
     needed = memory_needed(model, V.shape)
     if needed > _MOST_MEMORY:
         return f"{name} skipped: it needs {needed / 2**30:.1f} GiB"
-    return _fit(nbmf.cvb0, model, V, name)
+    return _fit(cvb0, model, V, name)
 
 
-def _fit(fit: Any, model: Any, V: jax.Array, name: str) -> Contestant:
-    """Iterations of a fit; one that stops after the first iteration is its overhead."""
+def _fit(fit: Callable[..., object], model: FactorModel, V: Matrix, name: str) -> Contestant:
+    """Iterations of a fit; its overhead is the time of a fit that stops after one iteration."""
 
     def run(tol: float) -> None:
         fit(jax.random.key(0), model, V, max_iter=_ITERATIONS + 1, tol=tol)
@@ -110,7 +147,10 @@ def _fit(fit: Any, model: Any, V: jax.Array, name: str) -> Contestant:
     return Contestant(name, long, first - again, _ITERATIONS, short)
 
 
-def _compiled(function: Any, *arguments: Any) -> tuple[Any, float]:
+def _compiled(
+    function: Callable[..., object], *arguments: object
+) -> tuple[jax.stages.Compiled, float]:
+    """The compiled function for these arguments, and the CPU seconds of compiling it."""
     start = time.process_time()
     program = jax.jit(function).lower(*arguments).compile()
     return program, time.process_time() - start

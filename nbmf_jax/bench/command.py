@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 import os
 import platform
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from nbmf_jax.bench.peers import Record
+    from nbmf_jax.bench.table import Result
 
 __all__ = ["bench"]
 
@@ -20,23 +25,31 @@ _PEERS = ("em", "nuts", "discrete")
 class _Shape(click.ParamType):  # type: ignore[type-arg]
     name = "ROWSxCOLUMNS"
 
-    def convert(self, value: Any, param: Any, context: Any) -> tuple[int, int]:
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int]:
         """285x1226 as (285, 1226)."""
         rows, _, columns = str(value).partition("x")
         if not (rows.isdigit() and columns.isdigit() and int(rows) and int(columns)):
-            self.fail(f"{value} is not a shape such as 285x1226", param, context)
+            self.fail(f"{value} is not a shape such as 285x1226", param, ctx)
         return int(rows), int(columns)
 
 
 @click.command()
-@click.option("--shape", "shapes", type=_Shape(), multiple=True, default=_SHAPES)
 @click.option(
-    "--components", type=click.IntRange(min=2), multiple=True, default=_COMPONENTS, help="K."
+    "--shape", "shapes", type=_Shape(), multiple=True, default=_SHAPES, help="Size of the matrix."
 )
-@click.option("--seconds", type=float, default=3.0, help="For each algorithm and case.")
+@click.option(
+    "--components",
+    type=click.IntRange(min=2),
+    multiple=True,
+    default=_COMPONENTS,
+    help="K, the number of components.",
+)
+@click.option("--seconds", type=float, default=3.0, help="Time for each algorithm, shape and K.")
 @click.option("--burn-in", type=click.IntRange(min=0), default=20, help="Sweeps not timed.")
 @click.option("--only", default="", help="Part of an algorithm's name, e.g. 'Dir-Dir'.")
-@click.option("--core", type=int, help="Core to run on; the last one if not given.")
+@click.option("--core", type=int, help="Core to run on; by default the last one.")
 @click.option(
     "--peer",
     "peers",
@@ -55,10 +68,11 @@ def bench(
     peers: tuple[str, ...],
     out: Path | None,
 ) -> None:
-    """Measure the algorithms, on one core, in turns with a sequential C program.
+    """Time the algorithms, on one core, in turns with a sequential C program.
 
-    The table has CPU nanoseconds per cell and sweep (or iteration), the best and the median, and
-    the ratio of the best times of ours and of C, which does collapsed Gibbs sampling for Beta-Dir.
+    The C program does collapsed Gibbs sampling for Beta-Dir. The table has CPU nanoseconds per cell
+    and sweep (or iteration), the best and the median of several runs, and `x C`: the best time of
+    ours divided by the best time of the C program.
     """
     from nbmf_jax.bench.measure import pin_to_core
 
@@ -68,22 +82,25 @@ def bench(
         raise click.BadParameter(str(error), param_hint="--core") from None
     where = f"core {core}" if core is not None else "all cores (this system cannot pin)"
     click.echo(f"CPU ns per cell and sweep on {where}; x C: best time over that of C")
-    records = [*_sweeps(list(shapes), list(components), seconds, burn_in, only), *_peers(peers)]
+    sweeps = _sweeps(list(shapes), list(components), seconds, burn_in, only)
+    records = [*sweeps, *_peers(peers)]
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(json.dumps({"machine": _machine(), "results": records}, indent=1) + "\n")
 
 
-def _sweeps(*arguments: Any) -> Any:
+def _sweeps(
+    shapes: list[tuple[int, int]], components: list[int], seconds: float, burn_in: int, only: str
+) -> Iterator[Result]:
     from nbmf_jax.bench.table import HEADER, measure_all, words
 
     click.echo(HEADER)
-    for record in measure_all(*arguments):
-        click.echo(words(record))
-        yield record
+    for result in measure_all(shapes, components, seconds, burn_in, only):
+        click.echo(words(result))
+        yield result
 
 
-def _peers(names: tuple[str, ...]) -> Any:
+def _peers(names: tuple[str, ...]) -> Iterator[Record]:
     if not names:
         return
     from nbmf_jax.bench.peers import PEERS
@@ -94,7 +111,7 @@ def _peers(names: tuple[str, ...]) -> Any:
         yield record
 
 
-def _machine() -> dict[str, Any]:
+def _machine() -> dict[str, object]:
     import jax
 
     return {

@@ -7,9 +7,9 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 __all__ = ["compile_reference", "reference_sweep"]
 
@@ -18,13 +18,13 @@ _FLAGS = ["-O3", "-march=native", "-shared", "-fPIC"]
 _LANES = 16  # as in sweep.c
 
 
-def compile_reference(folder: Path) -> Any | None:
-    """The compiled library, or None where no C compiler is found."""
+def compile_reference(folder: Path) -> ctypes.CDLL | None:
+    """The compiled library, or None where no C compiler is found or it fails."""
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         return None
     target = folder / "sweep.so"
-    # Wider vectors are faster here where the machine has them, but not every compiler knows how.
+    # Vectors of 512 bits are faster where the machine has them; some compilers lack the option.
     for extra in (["-mprefer-vector-width=512"], []):
         command = [compiler, *_FLAGS, *extra, str(_SOURCE), "-o", str(target)]
         if subprocess.run(command, capture_output=True, check=False).returncode == 0:
@@ -32,8 +32,13 @@ def compile_reference(folder: Path) -> Any | None:
     return None
 
 
-def reference_sweep(library: Any, V: np.ndarray, num_components: int) -> Callable[[], None]:
-    """A function that does one sweep of Beta-Dir(K) on V, continuing its own chain."""
+def reference_sweep(
+    library: ctypes.CDLL, V: Float[np.ndarray, "F N"], num_components: int
+) -> Callable[[], None]:
+    """A function that does one sweep of Beta-Dir(K) on V, continuing its own chain.
+
+    Its attribute `arrays` holds what the C program reads and writes.
+    """
     F, N = V.shape
     P = -(-num_components // _LANES) * _LANES
     rng = np.random.default_rng(0)
@@ -57,7 +62,7 @@ def reference_sweep(library: Any, V: np.ndarray, num_components: int) -> Callabl
     return sweep
 
 
-def _aligned(rows: int, columns: int) -> np.ndarray:
+def _aligned(rows: int, columns: int) -> Float[np.ndarray, "rows columns"]:
     """Zeros (rows, columns) that start on a cache line."""
     memory = np.zeros(rows * columns + _LANES, np.float32)
     start = (-memory.ctypes.data % 64) // 4

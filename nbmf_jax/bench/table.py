@@ -1,17 +1,22 @@
-"""Measure one shape and number of components after the other, and print a line for each result."""
+"""Measure every algorithm for every shape and number of components; lines of the table."""
 
 from __future__ import annotations
 
+import ctypes
 import tempfile
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
+
+import numpy as np
+from jaxtyping import Float
 
 from nbmf_jax.bench.algorithms import Contestant, contestants, planted_matrix
 from nbmf_jax.bench.measure import peak_memory, take_turns
 from nbmf_jax.bench.reference import compile_reference, reference_sweep
 
-__all__ = ["HEADER", "measure_all", "words"]
+__all__ = ["HEADER", "Result", "measure_all", "words"]
 
 HEADER = (
     f"{'rows x columns':>14} {'K':>4} {'':22} {'best':>7} {'median':>7} {'x C':>6} "
@@ -19,54 +24,84 @@ HEADER = (
 )
 
 
+class Result(TypedDict, total=False):
+    """One measurement: times are CPU nanoseconds per cell and sweep (or iteration)."""
+
+    rows: int
+    columns: int
+    components: int
+    algorithm: str
+    rounds: int
+    best_ns: float
+    C_best_ns: float
+    median_ns: float
+    C_median_ns: float
+    ratio_to_C: float  # of the best times
+    compile_seconds: float
+    peak_bytes: int | None
+
+
 def measure_all(
     shapes: list[tuple[int, int]], components: list[int], seconds: float, burn_in: int, only: str
-) -> Iterator[dict[str, Any]]:
-    """A record for every algorithm and case, as soon as it has been measured."""
+) -> Iterator[Result]:
+    """A result for every algorithm, shape and number of components, as soon as it is measured."""
     with tempfile.TemporaryDirectory() as folder:
         library = compile_reference(Path(folder))
-        for shape in shapes:
+        for shape, K in product(shapes, components):
             V = planted_matrix(shape)
-            for K in components:
-                reference = None if library is None else reference_sweep(library, V, K)
-                for _ in range(burn_in if reference else 0):
-                    reference()  # type: ignore[misc]
-                for contestant in contestants(V, K, burn_in, only):
-                    case = {"rows": shape[0], "columns": shape[1], "components": K}
-                    yield case | _measure(contestant, reference, V.size, seconds)
+            reference = None if library is None else _warmed_up(library, V, K, burn_in)
+            case: Result = {"rows": shape[0], "columns": shape[1], "components": K}
+            for contestant in contestants(V, K, burn_in, only):
+                yield case | _measure(contestant, reference, V.size, seconds)
+
+
+def _warmed_up(
+    library: ctypes.CDLL, V: Float[np.ndarray, "F N"], K: int, burn_in: int
+) -> Callable[[], None]:
+    """A sweep of the C program, after `burn_in` sweeps."""
+    sweep = reference_sweep(library, V, K)
+    for _ in range(burn_in):
+        sweep()
+    return sweep
 
 
 def _measure(
-    contestant: Contestant | str, reference: Callable[[], Any] | None, cells: int, seconds: float
-) -> dict[str, Any]:
-    """Nanoseconds per cell and sweep of a contestant and of C in turns."""
+    contestant: Contestant | str,
+    reference: Callable[[], object] | None,
+    cells: int,
+    seconds: float,
+) -> Result:
+    """Time a contestant and the C program in turns; a text is passed on as the name."""
     if isinstance(contestant, str):
         return {"algorithm": contestant}
     peak = peak_memory(contestant.run)
     runs = {"ours": contestant.run, "C": reference, "overhead": contestant.overhead}
     times = take_turns({name: run for name, run in runs.items() if run is not None}, seconds)
-    record: dict[str, Any] = {"algorithm": contestant.name, "rounds": times["ours"].rounds}
-    for kind in ("best", "median"):
-        own = getattr(times["ours"], kind)
-        if "overhead" in times:
-            own -= getattr(times["overhead"], kind)
-        record[f"{kind}_ns"] = own / contestant.sweeps / cells * 1e9
+    result: Result = {"algorithm": contestant.name, "rounds": times["ours"].rounds}
+    for kind, ours, theirs in (
+        ("best", "best_ns", "C_best_ns"),
+        ("median", "median_ns", "C_median_ns"),
+    ):
+        seconds_of = {name: getattr(time, kind) for name, time in times.items()}
+        own = seconds_of["ours"] - seconds_of.get("overhead", 0.0)
+        result[ours] = own / contestant.sweeps / cells * 1e9  # type: ignore[literal-required]
         if "C" in times:
-            record[f"C_{kind}_ns"] = getattr(times["C"], kind) / cells * 1e9
+            result[theirs] = seconds_of["C"] / cells * 1e9  # type: ignore[literal-required]
     if "C" in times:
-        record["ratio_to_C"] = record["best_ns"] / record["C_best_ns"]
-    return record | {"compile_seconds": contestant.compile_seconds, "peak_bytes": peak}
+        result["ratio_to_C"] = result["best_ns"] / result["C_best_ns"]
+    result |= {"compile_seconds": contestant.compile_seconds, "peak_bytes": peak}
+    return result
 
 
-def words(record: dict[str, Any]) -> str:
-    """A record as a line of the table."""
-    case = f"{record['rows']} x {record['columns']}"
-    line = f"{case:>14} {record['components']:4d} {record['algorithm']:22}"
-    if "best_ns" not in record:
+def words(result: Result) -> str:
+    """A result as a line of the table."""
+    case = f"{result['rows']} x {result['columns']}"
+    line = f"{case:>14} {result['components']:4d} {result['algorithm']:22}"
+    if "best_ns" not in result:
         return line
-    ratio = f"{record['ratio_to_C']:.2f}" if "ratio_to_C" in record else "-"
-    peak = f"{record['peak_bytes'] / 2**30:.2f}" if record["peak_bytes"] else "-"
+    ratio = f"{result['ratio_to_C']:.2f}" if "ratio_to_C" in result else "-"
+    peak = f"{result['peak_bytes'] / 2**30:.2f}" if result["peak_bytes"] else "-"
     return (
-        f"{line} {record['best_ns']:7.1f} {record['median_ns']:7.1f} {ratio:>6} "
-        f"{record['compile_seconds']:9.1f} {peak:>8}"
+        f"{line} {result['best_ns']:7.1f} {result['median_ns']:7.1f} {ratio:>6} "
+        f"{result['compile_seconds']:9.1f} {peak:>8}"
     )

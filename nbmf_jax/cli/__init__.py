@@ -1,12 +1,12 @@
-"""The command `nbmf`: one file a command, imported when it is called, JAX only to compute.
+"""The command `nbmf`: one file per command, imported when it is called.
 
-A new command is a module with a click command of its own name, and a line in `COMMANDS`.
+JAX is imported only when something is computed, so that `nbmf --help` answers at once. A new
+command is a module with a click command of the same name, and a line in `COMMANDS`.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
 
 import click
 
@@ -19,7 +19,7 @@ COMMANDS = {
     "predict": "Fill the blanks: mean and 90 % interval of each, as CSV.",
     "compare": "Which model, and how many components, predict hidden cells best?",
     "datasets": "List the data sets that can be used by name.",
-    "bench": "How fast every algorithm is here, beside a sequential C program.",
+    "bench": "Time every algorithm here, next to a sequential C program.",
 }
 
 
@@ -32,7 +32,7 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command: Any = getattr(import_module(f"nbmf_jax.cli.{cmd_name}"), cmd_name)
+        command: click.Command = getattr(import_module(f"nbmf_jax.cli.{cmd_name}"), cmd_name)
         command.short_help = COMMANDS[cmd_name]
         return command
 
@@ -45,8 +45,8 @@ class _Commands(click.Group):
 def main() -> None:
     """Bayesian factorization of binary matrices: components with uncertainty, blanks predicted.
 
-    A table of 0, 1 and blanks is explained as V ~ Bernoulli(W H): every entry of W and H is a
-    probability. Start with
+    A table V of 0, 1 and blanks is modelled as V ~ Bernoulli(W H), where every entry of W and H is
+    a probability. Start with
 
     \b
         nbmf fit                     the embedded example, about half a minute

@@ -2,28 +2,42 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from nbmf_jax.cli import _common
-from nbmf_jax.cli._common import say
+from nbmf_jax.cli._common import TableOptions, say
+from nbmf_jax.cli._options import prior_option
+from nbmf_jax.registry import MODELS, check_name
+
+if TYPE_CHECKING:
+    from nbmf_jax.data import BinaryMatrix
+    from nbmf_jax.models.base import FactorModel
+    from nbmf_jax.posterior.compare import Comparison
 
 __all__ = ["compare"]
 
-_MODELS = ("beta-dir", "dir-beta", "dir-dir")
+
+@dataclass(frozen=True)
+class _Splits:
+    """How candidates are compared."""
+
+    method: str
+    num_splits: int
+    test_fraction: float
+    seed: int
 
 
 @click.command()
 @click.argument("data", default="southern_women")
-@click.option("--models", default=",".join(_MODELS), help="Models to compare, separated by commas.")
+@click.option("--models", default=",".join(MODELS), help="Models to compare, separated by commas.")
 @click.option("--components", default="2,4,8", help="Numbers of components, separated by commas.")
-@click.option(
-    "--prior", type=click.Choice(["learned", "paper"]), default="learned", help="As for `nbmf fit`."
-)
+@prior_option
 @click.option("--method", type=click.Choice(["cvb0", "gibbs"]), default="cvb0", help="How to fit.")
-@click.option("--splits", type=click.IntRange(min=2), default=5, help="Random splits.")
+@click.option("--splits", type=click.IntRange(min=2), default=5, help="Number of random splits.")
 @click.option(
     "--test-fraction",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
@@ -34,48 +48,65 @@ _MODELS = ("beta-dir", "dir-beta", "dir-dir")
 @_common.data_options
 @click.option("--plot", type=click.Path(path_type=Path), help="Box plots, as PNG.")
 @click.option("--json", "as_json", is_flag=True, help="Result as JSON on standard output.")
-def compare(data: str, plot: Path | None, as_json: bool, **options: Any) -> None:
+def compare(
+    data: str,
+    models: str,
+    components: str,
+    prior: str,
+    method: str,
+    splits: int,
+    test_fraction: float,
+    seed: int,
+    reading: TableOptions,
+    plot: Path | None,
+    as_json: bool,
+) -> None:
     """Hide a part of the cells of DATA, fit every candidate to the rest, and score the hidden ones.
 
     The score is the mean negative log-likelihood of a hidden cell in nats (the paper's
-    perplexity): lower is better, guessing gives 0.693. All candidates see the same splits;
-    `difference` is to the best, with its standard error.
+    perplexity): lower is better, guessing 0.5 everywhere gives 0.693. All candidates are fitted to
+    the same splits; `difference` is the difference to the best candidate, `se_difference` its
+    standard error.
 
     \b
         nbmf compare mydata.csv --models beta-dir,dir-dir --components 2,5,10,100
     """
-    matrix = _common.read_data(data, options, quiet=as_json)
+    matrix = _common.read_data(data, reading, quiet=as_json)
     with _common.failing_in_words():
-        candidates = _candidates(options)
-        words = f"{len(candidates)} candidates, {options['splits']} splits, {options['method']}"
-        say(words, quiet=as_json)
-        result = _run(candidates, matrix, options)
+        candidates = _candidates(models, components, prior)
+        say(f"{len(candidates)} candidates, {splits} splits, {method}", quiet=as_json)
+        result = _run(candidates, matrix, _Splits(method, splits, test_fraction, seed))
         if plot is not None:
             _draw(result, plot)
     say(f"\n{result}", quiet=as_json)
     if as_json:
-        _common.write_json(
-            {
-                "ranking": result.table.reset_index(names="candidate").to_dict("records"),
-                "splits": result.splits.to_dict("list"),
-                "notes": result.notes,
-            }
-        )
+        _common.write_json(_summary(result))
 
 
-def _candidates(options: dict[str, Any]) -> dict[str, Any]:
+def _summary(result: Comparison) -> dict[str, object]:
+    """What `--json` prints."""
+    assert result.splits is not None
+    return {
+        "ranking": result.table.reset_index(names="candidate").to_dict("records"),
+        "splits": result.splits.to_dict("list"),
+        "notes": result.notes,
+    }
+
+
+def _candidates(models: str, components: str, prior: str) -> dict[str, FactorModel]:
+    """Every model with every number of components, by name; leaves out numbers below its least."""
     from nbmf_jax.models.presets import preset
 
-    models = _listed(options["models"], "--models")
-    numbers = _listed(options["components"], "--components")
+    names = _listed(models, "--models")
+    numbers = _listed(components, "--components")
     bad = [number for number in numbers if not number.isdigit() or int(number) < 1]
     if bad:
         raise ValueError(f"--components must be whole numbers of at least 1, got {bad[0]!r}")
     found = {
-        f"{model}, {K}": preset(model, int(K), options["prior"])
-        for model in models
+        f"{name}, {K}": preset(name, int(K), prior)
+        for name in names
         for K in numbers
-        if not (model == "dir-dir" and int(K) < 2)  # has no meaning with one component
+        if int(K) >= MODELS[check_name("model", name, MODELS)].min_components
     }
     if len(found) < 2:
         raise ValueError(
@@ -91,26 +122,27 @@ def _listed(text: str, option: str) -> list[str]:
     return list(dict.fromkeys(items))
 
 
-def _run(candidates: dict[str, Any], matrix: Any, options: dict[str, Any]) -> Any:
+def _run(candidates: dict[str, FactorModel], matrix: BinaryMatrix, options: _Splits) -> Comparison:
     import jax
 
-    import nbmf_jax as nbmf
+    from nbmf_jax.posterior.compare import compare
 
-    return nbmf.compare(
+    return compare(
         candidates,
         matrix,
-        key=jax.random.key(options["seed"]),
-        method=options["method"],
-        num_splits=options["splits"],
-        test_fraction=options["test_fraction"],
+        key=jax.random.key(options.seed),
+        method=options.method,
+        num_splits=options.num_splits,
+        test_fraction=options.test_fraction,
     )
 
 
-def _draw(result: Any, path: Path) -> None:
+def _draw(result: Comparison, path: Path) -> None:
     from matplotlib.figure import Figure
 
     from nbmf_jax.plots import plot_perplexity
 
+    assert result.splits is not None
     figure = Figure(figsize=(7, 1 + 0.4 * result.splits.shape[1]), layout="constrained")
     plot_perplexity(result.splits, ax=figure.subplots())
     figure.savefig(path, dpi=130, format="png")

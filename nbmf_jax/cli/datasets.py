@@ -1,13 +1,16 @@
-"""`nbmf datasets`: what can be used by name, and where to get what is not shipped."""
+"""`nbmf datasets`: the data sets known by name, and where to get those that are not shipped."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from nbmf_jax.cli import _common
 from nbmf_jax.cli._common import say
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["datasets"]
 
@@ -19,8 +22,8 @@ def datasets(name: str | None, as_json: bool) -> None:
     """List the data sets, or describe one of them.
 
     southern_women is embedded and synthetic is drawn at random. The paper's data sets belong to
-    others and are not shipped: put their files into a folder and name it in the environment
-    variable NBMF_JAX_DATA.
+    others and are not shipped: put their files into a folder, and set the environment variable
+    NBMF_JAX_DATA to that folder.
     """
     from nbmf_jax.data.datasets import describe
 
@@ -31,17 +34,14 @@ def datasets(name: str | None, as_json: bool) -> None:
     if as_json:
         _common.write_json(chosen.to_dict("records"))
     elif name is None:
-        say(
-            chosen.assign(available=chosen["available"].map({True: "yes", False: "no"})).to_string(
-                index=False
-            )
-        )
+        available = chosen["available"].map({True: "yes", False: "no"})
+        say(chosen.assign(available=available).to_string(index=False))
         say("\n`nbmf datasets NAME` says more; `nbmf fit NAME` uses it.")
     else:
         _describe(chosen.iloc[0])
 
 
-def _describe(facts: Any) -> None:
+def _describe(facts: pd.Series) -> None:
     from nbmf_jax.data.datasets import FOLDER_VARIABLE, PAPER_FILES
 
     known = PAPER_FILES.get(facts["name"])

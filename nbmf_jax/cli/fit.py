@@ -1,16 +1,25 @@
-"""`nbmf fit`: read, fit, judge, and fill a folder."""
+"""`nbmf fit`: read the data, fit a model, check its convergence, and write a folder of results."""
 
 from __future__ import annotations
 
 import shlex
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from nbmf_jax.cli import _common
-from nbmf_jax.cli._common import say
+from nbmf_jax.cli._common import FitOptions, TableOptions, say
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from nbmf_jax.data import BinaryMatrix
+    from nbmf_jax.estimator import NBMF
+    from nbmf_jax.report.folder import ResultFolder
+    from nbmf_jax.report.tables import Component
+    from nbmf_jax.report.view import View
 
 __all__ = ["fit", "run_fit"]
 
@@ -30,23 +39,30 @@ _MAX_LISTED = 10
 )
 @click.option("--force", is_flag=True, help="Overwrite results that are already in the folder.")
 @click.option("--json", "as_json", is_flag=True, help="Summary as JSON on standard output.")
-def fit(data: str, out: Path, force: bool, as_json: bool, **options: Any) -> None:
+def fit(
+    data: str,
+    out: Path,
+    force: bool,
+    as_json: bool,
+    reading: TableOptions,
+    options: FitOptions,
+) -> None:
     """Fit a model to DATA and write the results into a folder.
 
     DATA is a file (CSV, TSV, Parquet, .npy or .npz; 0, 1 and blank for missing; row and column
-    labels are found by themselves), "-" for CSV from standard input, or the name of a data set
-    (see `nbmf datasets`). Without it the embedded southern_women is used.
+    labels are detected automatically), "-" for CSV from standard input, or the name of a data set
+    (see `nbmf datasets`). Without DATA the embedded data set southern_women is used.
 
     The folder gets report.html (open it first), W.csv and H.csv (the components), expected.csv
     (probability of a one in every cell, with a 90 % interval), diagnostics.csv, posterior.nc (all
     draws, for ArviZ) and the pictures. Ctrl-C while sampling keeps what was drawn so far.
 
-    Exit codes: 0 done; 2 something is wrong with the input, in one line; 130 stopped by Ctrl-C.
+    Exit codes: 0 success; 2 an error in the input, explained in one line; 130 stopped by Ctrl-C.
     """
     from nbmf_jax.report.folder import ResultFolder
     from nbmf_jax.report.view import view_of
 
-    matrix = _common.read_data(data, options, quiet=as_json)
+    matrix = _common.read_data(data, reading, quiet=as_json)
     with _common.failing_in_words(), ResultFolder(out, overwrite=force) as folder:
         estimator = run_fit(matrix, options, quiet=as_json)
         view = view_of(estimator)
@@ -60,13 +76,13 @@ def fit(data: str, out: Path, force: bool, as_json: bool, **options: Any) -> Non
         raise SystemExit(_INTERRUPTED)
 
 
-def run_fit(matrix: Any, options: dict[str, Any], *, quiet: bool) -> Any:
-    """A fitted estimator; what it does is said before and after."""
+def run_fit(matrix: BinaryMatrix, options: FitOptions, *, quiet: bool) -> NBMF:
+    """Fit an estimator; prints its settings before the fit, and the convergence table after it."""
     estimator = _common.make_estimator(matrix, options)
     with _common.failing_in_words():
         job = estimator._job(matrix)
         K = job.model.num_components
-        say(f"{options['model']}, up to {K} components; {job.describe()}", quiet=quiet)
+        say(f"{options.model}, up to {K} components; {job.describe()}", quiet=quiet)
         try:
             estimator.fit(matrix.to_frame())
         except KeyboardInterrupt:
@@ -79,27 +95,27 @@ def run_fit(matrix: Any, options: dict[str, Any], *, quiet: bool) -> Any:
     return estimator
 
 
-def _table(table: Any) -> str:
+def _table(table: pd.DataFrame) -> str:
     whole = "{:.0f}".format
     return table.to_string(
         formatters={"r_hat": "{:.3f}".format, "ess_bulk": whole, "ess_tail": whole}
     )
 
 
-def _write(view: Any, folder: Any, data: str) -> list[str]:
+def _write(view: View, folder: ResultFolder, data: str) -> list[str]:
     from nbmf_jax.report.write import write_results
 
     name = "standard input" if data == "-" else Path(data).name
-    files: list[str] = write_results(view, folder.path, name=name, command=_command())
-    return files
+    return write_results(view, folder.path, name=name, command=_command())
 
 
 def _command() -> str:
-    """What was typed, as far as it is known."""
+    """The command line, as the report shows it."""
     return shlex.join(["nbmf", *sys.argv[1:]])
 
 
-def _report(view: Any, *, quiet: bool) -> None:
+def _report(view: View, *, quiet: bool) -> None:
+    """Print the components, each with its leading rows and columns."""
     from nbmf_jax.report.tables import component_list
 
     estimator = view.estimator
@@ -112,18 +128,25 @@ def _report(view: Any, *, quiet: bool) -> None:
         f"\n{number} components explain at least 1 % of the cells each{where}{beside}:", quiet=quiet
     )
     for component in listed[:_MAX_LISTED]:
-        say(f"\ncomponent {component.number}: {component.share:.0%} of the cells", quiet=quiet)
-        for name, entries in (
-            (view.data.row_name, component.rows),
-            (view.data.column_name, component.columns),
-        ):
-            tops = ", ".join(f"{entry.label} ({entry.value:.2f})" for entry in entries)
-            say(f"  {name}: {tops}", quiet=quiet)
+        _report_component(component, view.data, quiet=quiet)
     if len(listed) > _MAX_LISTED:
         say(f"\nand {len(listed) - _MAX_LISTED} smaller ones, in the report", quiet=quiet)
 
 
-def _summary(estimator: Any, matrix: Any, data: str, out: Path, files: list[str]) -> dict[str, Any]:
+def _report_component(component: Component, data: BinaryMatrix, *, quiet: bool) -> None:
+    say(f"\ncomponent {component.number}: {component.share:.0%} of the cells", quiet=quiet)
+    for name, entries in (
+        (data.row_name, component.rows),
+        (data.column_name, component.columns),
+    ):
+        tops = ", ".join(f"{entry.label} ({entry.value:.2f})" for entry in entries)
+        say(f"  {name}: {tops}", quiet=quiet)
+
+
+def _summary(
+    estimator: NBMF, matrix: BinaryMatrix, data: str, out: Path, files: list[str]
+) -> dict[str, object]:
+    """What `--json` prints."""
     diagnosis = estimator.diagnosis_
     return {
         "data": {

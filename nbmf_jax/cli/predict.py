@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from nbmf_jax.cli import _common
-from nbmf_jax.cli._common import say
+from nbmf_jax.cli._common import FitOptions, TableOptions, say
+
+if TYPE_CHECKING:
+    import arviz as az
+    import pandas as pd
 
 __all__ = ["predict"]
 
@@ -37,25 +41,25 @@ def predict(
     interval: float,
     out: str,
     force: bool,
-    **options: Any,
+    reading: TableOptions,
+    options: FitOptions,
 ) -> None:
     """Predict the blanks of SOURCE: row, column, observed, mean, lower, upper as CSV.
 
     SOURCE is a folder that `nbmf fit` wrote (nothing is fitted again), or data as for `nbmf fit`,
     which are fitted first. mean is the probability of a one, lower and upper are the ends of its
-    90 % interval.
+    credible interval (--interval).
 
-    With --rows FILE the blanks of new rows are predicted from what is known of them and the
-    components of SOURCE; these have a mean only.
+    With --rows FILE the blanks of new rows are predicted, from the observed cells of these rows
+    and the components of SOURCE; there the CSV has a mean but no interval.
 
     \b
         nbmf fit survey.csv --out survey && nbmf predict survey > blanks.csv
         nbmf predict survey --rows newcomers.csv
     """
-    reading = dict(options)
     if out != "-" and Path(out).exists() and not force:
         _common.fail(f"{out} exists; choose another --out, or overwrite it with --force")
-    idata = _posterior(source, options)
+    idata = _posterior(source, reading, options)
     with _common.failing_in_words():
         if new_rows is None:
             table = _cells(idata, all_cells, interval)
@@ -64,8 +68,8 @@ def predict(
         _write(table, out)
 
 
-def _posterior(source: str, options: dict[str, Any]) -> Any:
-    """Draws of an earlier fit, or of a new one."""
+def _posterior(source: str, reading: TableOptions, options: FitOptions) -> az.InferenceData:
+    """Draws of an earlier fit (a folder or a `.nc` file), or of a new fit to data."""
     path = Path(source)
     file = path / "posterior.nc" if path.is_dir() else path
     if path.is_dir() and not file.is_file():
@@ -77,11 +81,12 @@ def _posterior(source: str, options: dict[str, Any]) -> Any:
             return load(file)
     from nbmf_jax.cli.fit import run_fit
 
-    matrix = _common.read_data(source, options, quiet=True)
+    matrix = _common.read_data(source, reading, quiet=True)
     return run_fit(matrix, options, quiet=True).idata_
 
 
-def _cells(idata: Any, all_cells: bool, interval: float) -> Any:
+def _cells(idata: az.InferenceData, all_cells: bool, interval: float) -> pd.DataFrame:
+    """One row per blank (or per cell) of the data of the fit."""
     import numpy as np
 
     from nbmf_jax.estimator.summary import cell_table
@@ -97,7 +102,10 @@ def _cells(idata: Any, all_cells: bool, interval: float) -> Any:
     return cell_table(idata, f, n, interval)
 
 
-def _new_cells(idata: Any, source: str, options: dict[str, Any], all_cells: bool) -> Any:
+def _new_cells(
+    idata: az.InferenceData, source: str, options: TableOptions, all_cells: bool
+) -> pd.DataFrame:
+    """One row per blank (or per cell) of new rows, which are read from a file."""
     import numpy as np
     import pandas as pd
 
@@ -111,7 +119,7 @@ def _new_cells(idata: Any, source: str, options: dict[str, Any], all_cells: bool
     return pd.DataFrame({**columns_of_table, "mean": expected[f, n]})
 
 
-def _write(table: Any, out: str) -> None:
+def _write(table: pd.DataFrame, out: str) -> None:
     if out == "-":
         table.to_csv(sys.stdout, index=False, float_format="%.6g")
         return

@@ -1,19 +1,23 @@
-"""Reads whatever a user calls a table into float32 cells, and marks the cells it refuses.
+"""Reads whatever a user passes as a table into float32 cells, and marks the cells it refuses.
 
 pandas and SciPy objects are recognised through `sys.modules`: an instance can only exist if its
-library is already imported, so nobody pays for importing a library they do not use.
+library is already imported, so that no library is imported only to find out that it is not used.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable, Sequence, Sized
+from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nbmf_jax.data import _words
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from scipy.sparse import sparray, spmatrix
 
 Bools = NDArray[np.bool_]
 
@@ -21,8 +25,8 @@ Bools = NDArray[np.bool_]
 class Labels(NamedTuple):
     """Names of the rows, the columns and the two axes."""
 
-    rows: list[Any]
-    columns: list[Any]
+    rows: list[Hashable]
+    columns: list[Hashable]
     row_name: str = "row"
     column_name: str = "column"
 
@@ -39,7 +43,7 @@ class Reading(NamedTuple):
 
     values: NDArray[np.float32]
     refused: NDArray[np.int64]
-    lookup: Callable[[int, int], Any]
+    lookup: Callable[[int, int], object]
     labels: Labels
 
 
@@ -51,17 +55,30 @@ class Cells(NamedTuple):
     refused: Bools
 
 
-def read(V: Any, name: str) -> Reading:
+def read(V: object, name: str) -> Reading:
     """Read a DataFrame, sparse matrix, masked array, array or nested lists."""
-    if _is_a("pandas", "DataFrame", V):
+    if is_frame(V):
         return _read_frame(V, name)
-    if _is_a("scipy.sparse", "sparray", V) or _is_a("scipy.sparse", "spmatrix", V):
+    if _is_sparse(V):
         return _read_sparse(V, name)
     _refuse_non_tables(V, name)
     return _read_array(_to_array(V, name), name)
 
 
-def _is_a(module: str, class_name: str, V: Any) -> bool:
+def is_frame(V: object) -> TypeGuard[pd.DataFrame]:
+    """Whether this is a pandas DataFrame."""
+    return _is_a("pandas", "DataFrame", V)
+
+
+def _is_series(V: object) -> TypeGuard[pd.Series]:
+    return _is_a("pandas", "Series", V)
+
+
+def _is_sparse(V: object) -> TypeGuard[sparray | spmatrix]:
+    return _is_a("scipy.sparse", "sparray", V) or _is_a("scipy.sparse", "spmatrix", V)
+
+
+def _is_a(module: str, class_name: str, V: object) -> bool:
     cls = getattr(sys.modules.get(module), class_name, None)
     return cls is not None and isinstance(V, cls)
 
@@ -69,33 +86,38 @@ def _is_a(module: str, class_name: str, V: Any) -> bool:
 # --- arrays and lists
 
 
-def _read_array(array: NDArray[Any], name: str) -> Reading:
+def _read_array(array: np.ndarray, name: str) -> Reading:
     _check_shape(array.shape, name)
     data = np.asarray(np.ma.getdata(array))
     cells = classify(data, name)
     if isinstance(array, np.ma.MaskedArray):
         masked = np.ma.getmaskarray(array)
-        # What lies under the mask (often a fill value such as 999999) is nobody's business.
+        # Values under the mask are ignored: they are often fill values such as 999999.
         cells = Cells(cells.one & ~masked, cells.missing | masked, cells.refused & ~masked)
-    num_rows, num_columns = array.shape
     return Reading(
         values=_to_float32(cells),
         refused=np.flatnonzero(cells.refused),
         lookup=lambda row, column: data[row, column],
-        labels=Labels(list(range(num_rows)), list(range(num_columns))),
+        labels=_numbers(array.shape),
     )
 
 
-def _refuse_non_tables(V: Any, name: str) -> None:
+def _numbers(shape: tuple[int, ...]) -> Labels:
+    """Labels 0, 1, ... of a table without labels."""
+    num_rows, num_columns = shape
+    return Labels(list(range(num_rows)), list(range(num_columns)))
+
+
+def _refuse_non_tables(V: object, name: str) -> None:
     if V is None or isinstance(V, (str, bytes, dict, set, frozenset)) or hasattr(V, "__fspath__"):
         raise TypeError(_words.not_a_table(name, V))
     if isinstance(V, (list, tuple)) and V and isinstance(V[0], dict):  # records, as JSON has them
         raise TypeError(_words.not_a_table(name, V))
-    if _is_a("pandas", "Series", V):
+    if _is_series(V):
         raise ValueError(_words.one_dimensional(name, V.shape, is_series=True))
 
 
-def _to_array(V: Any, name: str) -> NDArray[Any]:
+def _to_array(V: object, name: str) -> np.ndarray:
     if isinstance(V, (list, tuple)):
         _check_row_lengths(V, name)
         if any(isinstance(row, np.ma.MaskedArray) for row in V):
@@ -112,7 +134,7 @@ def _to_array(V: Any, name: str) -> NDArray[Any]:
     return _plain(array, name)
 
 
-def _plain(array: NDArray[Any], name: str) -> NDArray[Any]:
+def _plain(array: np.ndarray, name: str) -> np.ndarray:
     """Turn JAX's own number types (bfloat16, int4, ...), foreign to NumPy, into float32."""
     if array.dtype.kind != "V":
         return array
@@ -122,19 +144,20 @@ def _plain(array: NDArray[Any], name: str) -> NDArray[Any]:
         raise TypeError(_words.records(name, array.dtype)) from error
 
 
-def _check_row_lengths(rows: list[Any] | tuple[Any, ...], name: str) -> None:
+def _check_row_lengths(rows: Sequence[object], name: str) -> None:
     lengths = [_length(row) for row in rows]
     for position, length in enumerate(lengths):
         if length != lengths[0]:
             raise ValueError(_words.ragged(name, lengths[0], position, length))
 
 
-def _length(row: Any) -> int | None:
-    if isinstance(row, (str, bytes)):
+def _length(row: object) -> int | None:
+    """How many entries a row has; None for a single value, text included."""
+    if isinstance(row, (str, bytes)) or not isinstance(row, Sized):
         return None
     try:
         return len(row)
-    except TypeError:
+    except TypeError:  # a NumPy array without axes
         return None
 
 
@@ -150,7 +173,7 @@ def _check_shape(shape: tuple[int, ...], name: str) -> None:
 # --- pandas
 
 
-def _read_frame(frame: Any, name: str) -> Reading:
+def _read_frame(frame: pd.DataFrame, name: str) -> Reading:
     _check_shape(frame.shape, name)
     labels = _frame_labels(frame, name)
     values = np.empty(frame.shape, dtype=np.float32)
@@ -167,24 +190,22 @@ def _read_frame(frame: Any, name: str) -> Reading:
     )
 
 
-def _columns_by_dtype(frame: Any) -> list[list[int]]:
+def _columns_by_dtype(frame: pd.DataFrame) -> list[list[int]]:
     # One block per type: a mixed frame as a whole would become a slow array of Python objects.
-    positions: dict[Any, list[int]] = {}
+    positions: dict[Hashable, list[int]] = {}
     for position, dtype in enumerate(frame.dtypes):
         positions.setdefault(dtype, []).append(position)
     return list(positions.values())
 
 
-def _frame_cells(block: Any) -> NDArray[Any]:
+def _frame_cells(block: pd.DataFrame) -> np.ndarray:
     dtype = block.dtypes.iloc[0]
     if not isinstance(dtype, np.dtype) and dtype.kind in "biuf":  # nullable, sparse, Arrow
-        cells: NDArray[Any] = block.to_numpy(dtype=np.float64, na_value=np.nan)
-    else:
-        cells = block.to_numpy()
-    return cells
+        return block.to_numpy(dtype=np.float64, na_value=np.nan)
+    return block.to_numpy()
 
 
-def _frame_labels(frame: Any, name: str) -> Labels:
+def _frame_labels(frame: pd.DataFrame, name: str) -> Labels:
     rows, columns = _axis_labels(frame.index), _axis_labels(frame.columns)
     _check_unique(rows, "row", name)
     _check_unique(columns, "column", name)
@@ -193,17 +214,19 @@ def _frame_labels(frame: Any, name: str) -> Labels:
     )
 
 
-def _axis_labels(index: Any) -> list[Any]:
-    labels: list[Any] = index.tolist()
-    return [", ".join(map(str, label)) for label in labels] if index.nlevels > 1 else labels
+def _axis_labels(index: pd.Index) -> list[Hashable]:
+    """Labels as Python objects; the levels of a MultiIndex are joined by commas."""
+    if index.nlevels > 1:
+        return [", ".join(map(str, label)) for label in index.tolist()]
+    return index.tolist()
 
 
-def _axis_name(index: Any, default: str) -> str:
+def _axis_name(index: pd.Index, default: str) -> str:
     names = [str(name) for name in index.names if name is not None]
     return ", ".join(names) or default
 
 
-def _check_unique(labels: list[Any], axis: str, name: str) -> None:
+def _check_unique(labels: list[Hashable], axis: str, name: str) -> None:
     import pandas as pd
 
     index = pd.Index(labels, tupleize_cols=False)
@@ -220,13 +243,13 @@ def _check_unique(labels: list[Any], axis: str, name: str) -> None:
 # --- SciPy
 
 
-def _read_sparse(V: Any, name: str) -> Reading:
+def _read_sparse(V: sparray | spmatrix, name: str) -> Reading:
     _check_shape(V.shape, name)
     entries = V.tocoo(copy=True)
     entries.sum_duplicates()  # stored twice means added, as in SciPy's own toarray()
     cells = classify(entries.data, name)
-    num_rows, num_columns = V.shape
-    values = np.zeros((num_rows, num_columns), dtype=np.float32)
+    num_columns = V.shape[1]
+    values = np.zeros(V.shape, dtype=np.float32)
     values[entries.row, entries.col] = _to_float32(cells)
     flat = entries.row.astype(np.int64) * num_columns + entries.col
     refused, data = flat[cells.refused], entries.data[cells.refused]
@@ -234,17 +257,17 @@ def _read_sparse(V: Any, name: str) -> Reading:
         values=values,
         refused=np.sort(refused),
         lookup=lambda row, column: data[refused == row * num_columns + column][0],
-        labels=Labels(list(range(num_rows)), list(range(num_columns))),
+        labels=_numbers(V.shape),
     )
 
 
 # --- cells
 
 
-def classify(cells: NDArray[Any], name: str) -> Cells:
+def classify(cells: np.ndarray, name: str) -> Cells:
     """Say of each cell whether it is 1, missing or refused (otherwise it is 0).
 
-    The user's own type is compared, before any rounding: 1 + 1e-12 is not 1.
+    Cells are compared in the user's own type, before any rounding: 1 + 1e-12 is not 1.
     """
     kind = cells.dtype.kind
     if kind == "O":
@@ -257,11 +280,11 @@ def classify(cells: NDArray[Any], name: str) -> Cells:
     return Cells(one, missing, refused=~(one | missing | np.asarray(cells == 0)))
 
 
-def _classify_objects(cells: NDArray[Any], name: str) -> Cells:
+def _classify_objects(cells: np.ndarray, name: str) -> Cells:
     import pandas as pd
 
     missing = np.asarray(pd.isna(cells))
-    filled = np.where(missing, 0, cells)  # pandas.NA answers no comparison
+    filled = np.where(missing, 0, cells)  # a comparison with pandas.NA gives neither True nor False
     try:
         one, zero = np.asarray(filled == 1, dtype=bool), np.asarray(filled == 0, dtype=bool)
     except (TypeError, ValueError) as error:

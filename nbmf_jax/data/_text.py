@@ -7,12 +7,16 @@ import gzip
 import io
 import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
+
+from nbmf_jax.data import _words
+from nbmf_jax.data.matrix import BinaryMatrix
 
 if TYPE_CHECKING:
-    pass
+    import pandas as pd
 
 __all__ = ["Parsed", "Words", "content_of", "lines_of", "parse"]
 
@@ -21,7 +25,7 @@ _PAIRS = (("yes", "no"), ("y", "n"), ("t", "f"), ("present", "absent"), ("x", "-
 
 
 class Words:
-    """What cells of a table mean; capitals and spaces around them do not matter."""
+    """Which texts mean 0, 1 and missing; capitals and surrounding spaces do not matter."""
 
     def __init__(self, true: str | None = None, false: str | None = None) -> None:
         self.meaning = {"1": 1.0, "1.0": 1.0, "true": 1.0, "0": 0.0, "0.0": 0.0, "false": 0.0}
@@ -35,25 +39,32 @@ class Words:
         return text.strip().lower() in self.meaning
 
     def read(self, texts: list[str]) -> list[float | None]:
-        """Values of cells, None where they are no cells."""
+        """The values of cells; None where a text is not 0, 1 or missing."""
         meaning = self.meaning
-        return [meaning.get(text) if text in meaning else self._slowly(text) for text in texts]
-
-    def _slowly(self, text: str) -> float | None:
-        return self.meaning.get(text.strip().lower())
+        # Most cells are found as they are; only the others are stripped and put in lower case.
+        return [
+            meaning[text] if text in meaning else meaning.get(text.strip().lower())
+            for text in texts
+        ]
 
 
 class Parsed(NamedTuple):
-    """A table taken apart."""
+    """The cells and labels of a table; `parse` has checked every cell and every label."""
 
-    values: np.ndarray  # (F, N)
-    rows: list[str] | None
-    columns: list[str] | None
-    row_name: str
-    layout: str
+    values: NDArray[np.float32]  # (F, N): 0, 1 and NaN
+    rows: list[str] | None  # F different labels, if the table has labels of rows
+    columns: list[str] | None  # N different labels, if the table has labels of columns
+    row_name: str  # what a row is, "" if the table does not say
+    layout: str  # what was understood, in words
 
-    def frame(self) -> Any:
-        """With labels a DataFrame, otherwise the array."""
+    def matrix(self, name: str) -> BinaryMatrix:
+        """The table as a `BinaryMatrix`; `name` is the file's, for the error message."""
+        if 0 in self.values.shape:
+            raise ValueError(_words.empty(name, self.values.shape))
+        return BinaryMatrix.from_checked(self.values, self.rows, self.columns, self.row_name)
+
+    def table(self) -> pd.DataFrame | NDArray[np.float32]:
+        """The table as a DataFrame if it has labels, otherwise as an array."""
         import pandas as pd
 
         if self.rows is None and self.columns is None:
@@ -84,7 +95,8 @@ def lines_of(content: bytes, name: str, separator: str) -> list[list[str]]:
         raise ValueError(f"{name} is not a table: it is empty")
     found = max((separator, ",", ";", "\t"), key=first.count)  # the first one wins a tie
     try:
-        # strict=False as spreadsheets write it; a line of one blank field is a row, not nothing
+        # Not strict about quotes, since spreadsheets are not. csv.reader gives [] for an empty
+        # line, which is left out, but [""] for one quoted empty field, which is a row.
         lines = [
             line for line in csv.reader(io.StringIO(text, newline=""), delimiter=found) if line
         ]
@@ -96,9 +108,17 @@ def lines_of(content: bytes, name: str, separator: str) -> list[list[str]]:
 def parse(
     lines: list[list[str]], name: str, words: Words, header: bool | None, labels: bool | None
 ) -> Parsed:
-    """Find labels, check the shape, and read the cells."""
+    """Find labels, check the shape, and read the cells.
+
+    Args:
+        lines: the fields of every line.
+        name: the file's name, for error messages.
+        words: which texts are cells.
+        header: whether the first line has the labels of the columns; None means: detect it.
+        labels: whether the first field of a line is the row's label; None means: detect it.
+    """
     first, body = lines[0], lines[1:]
-    # R writes one name less than there are fields, since the labels have no name.
+    # R writes one name fewer than there are fields, since the column of row labels has no name.
     short = bool(body) and len(first) + 1 == len(body[0])
     if header is None:
         header = short or _is_numbered(lines) or not all(map(words.knows, first[1:] or first))
@@ -108,22 +128,24 @@ def parse(
         raise ValueError(f"{name} is not a table: it has column labels but no rows")
     _check_lengths(body, len(first) + short, name, first_line=2 if header else 1)
     if labels is None:
-        unnamed = header and not first[0].strip()
-        labels = len(body[0]) > 1 and (
-            short or unnamed or not all(words.knows(line[0]) for line in body)
-        )
+        labels = _has_row_labels(body, words, certain=short or (header and not first[0].strip()))
     rows = [line[0].strip() for line in body] if labels else None
     cells = [line[1:] for line in body] if labels else body
     columns = _column_labels(first, short, labels) if header else None
-    for what, found in (("row", rows), ("column", columns)):
-        _check_unique(found, what, name)
+    _check_unique(rows, "row", name)
+    _check_unique(columns, "column", name)
     values = _values(cells, words, rows, columns, name)
     row_name = first[0].strip() if header and labels and not short else ""
     return Parsed(values, rows, columns, row_name, _layout(header, labels))
 
 
+def _has_row_labels(body: list[list[str]], words: Words, *, certain: bool) -> bool:
+    """Whether first fields are labels: the header says so (`certain`), or one is not a cell."""
+    return len(body[0]) > 1 and (certain or not all(words.knows(line[0]) for line in body))
+
+
 def _is_numbered(lines: list[list[str]]) -> bool:
-    """As pandas writes a table without labels: ",0,1" and "0,", "1," in front of the rows."""
+    """Whether both axes are numbered 0, 1, ..., as pandas writes a table without labels."""
     columns, rows = lines[0][1:], [line[0] for line in lines[1:]]
     counted = all(labels == [*map(str, range(len(labels)))] for labels in (columns, rows))
     return counted and not lines[0][0].strip() and bool(columns and rows)
@@ -164,7 +186,7 @@ def _values(
     rows: list[str] | None,
     columns: list[str] | None,
     name: str,
-) -> np.ndarray:
+) -> NDArray[np.float32]:
     values = [words.read(line) for line in cells]
     for f, line in enumerate(values):
         if None in line:
@@ -183,7 +205,7 @@ def _refusal(name: str, cells: list[list[str]], f: int, n: int, place: str, word
 
 
 def _fix(others: set[str]) -> str:
-    """What to pass so that these words are understood."""
+    """How to make these texts understood: options to pass, or what to change in the table."""
     for true, false in _PAIRS:
         if {text.lower() for text in others} <= {true, false}:
             given = {text.lower(): text for text in sorted(others)}

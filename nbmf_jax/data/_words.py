@@ -1,11 +1,10 @@
-"""The words of the data errors: what was found, where, and what to do about it."""
+"""Texts of the error messages about data: what was found, where, and how to correct it."""
 
 from __future__ import annotations
 
 import math
 import numbers
 import reprlib
-from typing import Any
 
 _TABLE = "a table of 0, 1 and NaN (missing) with rows and columns"
 _SHORTEN = reprlib.Repr()
@@ -24,13 +23,13 @@ def summary(shape: tuple[int, int], num_ones: int, num_observed: int) -> str:
     return f"{_count(shape[0], 'row')} x {_count(shape[1], 'column')}, {ones}, {blanks}"
 
 
-def place(axis: str, position: int, label: Any) -> str:
+def place(axis: str, position: int, label: object) -> str:
     """Position along one axis, with its label unless that says the same."""
     shown = _show(label)
     return f"{axis} {position}" if shown == str(position) else f"{axis} {position} ({shown})"
 
 
-def refused_cell(name: str, value: Any, where: str, num_refused: int, num_cells: int) -> str:
+def refused_cell(name: str, value: object, where: str, num_refused: int, num_cells: int) -> str:
     """A cell that is not 0, 1 or missing."""
     others = (
         "it is the only such cell"
@@ -43,7 +42,7 @@ def refused_cell(name: str, value: Any, where: str, num_refused: int, num_cells:
     )
 
 
-def not_a_table(name: str, V: Any) -> str:
+def not_a_table(name: str, V: object) -> str:
     """Something that cannot be read as rows and columns."""
     if V is None:
         return f"{name} is None; give {_TABLE}, e.g. a pandas DataFrame or [[0, 1], [1, 0]]."
@@ -56,7 +55,7 @@ def not_a_table(name: str, V: Any) -> str:
     return f"{name} has type {type(V).__name__} ({_show(V)}), not {_TABLE}. {fix}"
 
 
-def not_convertible(name: str, V: Any, error: Exception) -> str:
+def not_convertible(name: str, V: object, error: Exception) -> str:
     """NumPy could not read it, for the reason that the other library gives."""
     reason = (str(error).splitlines() or [""])[0]
     return f"{name} has type {type(V).__name__} and cannot be read as {_TABLE}: {reason}"
@@ -67,7 +66,7 @@ def not_single_values(name: str) -> str:
     return f"{name} has cells that are not single values; every cell must be 0, 1 or missing."
 
 
-def records(name: str, dtype: Any) -> str:
+def records(name: str, dtype: object) -> str:
     """A NumPy record array."""
     return f"{name} is an array of records ({dtype}), not {_TABLE}. Use pandas.DataFrame({name})."
 
@@ -112,7 +111,7 @@ def wrong_rank(name: str, shape: tuple[int, ...]) -> str:
 
 
 def repeated_label(
-    name: str, axis: str, label: Any, first: int, second: int, num_repeated: int
+    name: str, axis: str, label: object, first: int, second: int, num_repeated: int
 ) -> str:
     """Two rows or two columns of a DataFrame with the same label."""
     attribute = "index" if axis == "row" else "columns"
@@ -131,7 +130,7 @@ def nothing_observed(name: str, shape: tuple[int, int]) -> str:
     )
 
 
-def _fix(name: str, value: Any) -> str:
+def _fix(name: str, value: object) -> str:
     if isinstance(value, (str, bytes)):
         return _text_fix(name, value)
     if not isinstance(value, numbers.Real):
@@ -155,7 +154,7 @@ def _text_fix(name: str, value: str | bytes) -> str:
     return "Recode text as numbers: 1 for yes, 0 for no, NaN for missing."
 
 
-def _show(value: Any) -> str:
+def _show(value: object) -> str:
     if isinstance(value, str):
         return _SHORTEN.repr(str(value))
     if isinstance(value, numbers.Real):

@@ -1,15 +1,16 @@
-"""Matrices read in batches of columns: from memory, from a `.npy` file, or as they come.
+"""Matrices read in batches of columns: from memory, from a `.npy` file, or from a stream of blocks.
 
-Every batch passes through `as_binary_matrix`; of a file only one batch at a time is in memory.
+Every cell is checked by `as_binary_matrix`; of a file only one batch at a time is in memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,9 @@ __all__ = ["Batches", "open_batches"]
 
 _DEFAULT_SIZE = 256
 
-Batch = tuple[NDArray[np.intp], NDArray[np.float32]]
+Batch = tuple[NDArray[np.intp], NDArray[np.float32]]  # numbers of b columns, and (F, b) cells
+Labels = tuple[tuple[Hashable, ...] | None, tuple[Hashable, ...] | None]
+Source = NDArray[np.float32] | np.memmap | Iterator[object]
 
 
 @dataclass(frozen=True)
@@ -29,53 +32,53 @@ class Batches:
 
     Attributes:
         shape: F and N, after transposition.
-        once: whether the data can be read only once.
-        labels: of rows and columns, None where there are none.
+        batch_size: most columns in one batch.
+        once: whether the data can be read only once (a stream).
+        labels: of rows and of columns, None where there are none.
     """
 
     shape: tuple[int, int]
     batch_size: int
     once: bool
-    labels: tuple[Any, Any]
-    _source: Any
+    labels: Labels
+    _source: Source  # checked cells (F, N), a file not transposed yet, or a stream of blocks
     _transposed: bool
 
     def visit(self, rng: np.random.Generator) -> Iterator[Batch]:
-        """Every column once: the numbers of the columns, and the (F, b) cells."""
-        if self.once:
-            yield from self._in_order()
-            return
-        for columns in self._order(rng):
-            yield columns, self._read(columns)
+        """Visit every column once: yield the numbers of b columns, and their (F, b) cells."""
+        if isinstance(self._source, np.memmap):
+            # Neighbouring columns, batches in random order: scattered columns would read the
+            # whole file for every batch.
+            batches = np.split(np.arange(self.shape[1]), self._cuts())
+            for i in rng.permutation(len(batches)):
+                yield batches[i], self._read(self._source, batches[i])
+        elif isinstance(self._source, np.ndarray):
+            for columns in np.split(rng.permutation(self.shape[1]), self._cuts()):
+                yield columns, self._source[:, columns]
+        else:
+            yield from self._in_order(self._source)
 
-    def _order(self, rng: np.random.Generator) -> list[NDArray[np.intp]]:
-        N = self.shape[1]
-        cuts = np.arange(self.batch_size, N, self.batch_size)
-        if isinstance(self._source, np.memmap):  # scattered columns would read the whole file
-            batches = np.split(np.arange(N), cuts)
-            return [batches[i] for i in rng.permutation(len(batches))]
-        return np.split(rng.permutation(N), cuts)
+    def _cuts(self) -> NDArray[np.intp]:
+        """Where a new batch begins, in a list of all columns."""
+        return np.arange(self.batch_size, self.shape[1], self.batch_size)
 
-    def _read(self, columns: NDArray[np.intp]) -> NDArray[np.float32]:
-        if not isinstance(self._source, np.memmap):
-            return self._source[:, columns]
+    def _read(self, file: np.memmap, columns: NDArray[np.intp]) -> NDArray[np.float32]:
         part = slice(columns[0], columns[-1] + 1)
-        block = self._source[part] if self._transposed else self._source[:, part]
+        block = file[part] if self._transposed else file[:, part]
         line = "rows" if self._transposed else "columns"
-        name = f"V ({line} from {columns[0]} to {columns[-1]})"
-        values = as_binary_matrix(np.asarray(block), name=name).values
+        return self._checked(block, f"{line} from {columns[0]} to {columns[-1]}")
+
+    def _checked(self, block: object, what: str) -> NDArray[np.float32]:
+        """Cells of a block of lines of V, (F, b)."""
+        block = np.asarray(block) if isinstance(block, np.memmap) else block
+        values = as_binary_matrix(block, name=f"V ({what})").values
         return values.T if self._transposed else values
 
-    def _in_order(self) -> Iterator[Batch]:
-        first, (F, N) = 0, self.shape
-        for number, part in enumerate(self._source):
-            block = as_binary_matrix(part, name=f"V (batch {number})").values
-            block = block.T if self._transposed else block
-            if block.shape[0] != F or first + block.shape[1] > N:
-                raise ValueError(
-                    f"V (batch {number}) has {block.shape[0]} x {block.shape[1]} cells after "
-                    f"{first} columns, but the whole is {F} x {N}; check num_lines"
-                )
+    def _in_order(self, blocks: Iterator[object]) -> Iterator[Batch]:
+        first, N = 0, self.shape[1]
+        for number, part in enumerate(blocks):
+            block = self._checked(part, f"batch {number}")
+            self._check_block(number, block.shape, first)
             for start in range(0, block.shape[1], self.batch_size):
                 piece = block[:, start : start + self.batch_size]
                 yield first + start + np.arange(piece.shape[1]), piece
@@ -83,21 +86,36 @@ class Batches:
         if first < N:
             raise ValueError(f"V ended after {first} of num_lines = {N} columns or rows")
 
+    def _check_block(self, number: int, shape: tuple[int, ...], first: int) -> None:
+        F, N = self.shape
+        if shape[0] != F or first + shape[1] > N:
+            raise ValueError(
+                f"V (batch {number}) has {shape[0]} x {shape[1]} cells after "
+                f"{first} columns, but the whole is {F} x {N}; check num_lines"
+            )
+
 
 def open_batches(
-    V: Any, batch_size: int | None, num_lines: int | None, transposed: bool
+    V: object, batch_size: int | None, num_lines: int | None, transposed: bool
 ) -> Batches:
-    """Open an array, a `.npy` file or an iterable of blocks; batches of rows if transposed."""
+    """Open a matrix, a `.npy` file or an iterable of blocks, to be visited in batches.
+
+    Args:
+        V: the data: anything that `as_binary_matrix` takes, a path, or an iterable of matrices.
+        batch_size: most columns in one batch; by default 256.
+        num_lines: how many columns (rows if `transposed`) a stream has.
+        transposed: take batches of rows, and give them as columns.
+    """
     if isinstance(V, str | PathLike):
         V = _open_file(Path(V))
     if _is_stream(V):
         return _open_stream(iter(V), batch_size, num_lines, transposed)
-    labels: tuple[Any, Any] = (None, None)
+    labels: Labels = (None, None)
+    source: NDArray[np.float32] | np.memmap
     if isinstance(V, np.memmap):
         if V.ndim != 2 or 0 in V.shape:
             raise ValueError(f"V must be a matrix with rows and columns, got shape {V.shape}")
-        source: Any = V
-        shape: tuple[int, ...] = V.shape
+        source, shape = V, V.shape
     else:
         matrix = as_binary_matrix(V, require_observed=True)
         labels = matrix.own_row_labels, matrix.own_column_labels
@@ -105,15 +123,14 @@ def open_batches(
     F, N = shape[::-1] if transposed else shape
     if num_lines not in (None, N):
         raise ValueError(f"num_lines is {num_lines}, but V has {N}; leave it out")
-    return _checked(source, (F, N), batch_size, False, labels, transposed)
+    return _batches(source, (F, N), batch_size, labels, transposed)
 
 
-def _checked(
-    source: Any,
+def _batches(
+    source: Source,
     shape: tuple[int, int],
     batch_size: int | None,
-    once: bool,
-    labels: tuple[Any, Any],
+    labels: Labels,
     transposed: bool,
 ) -> Batches:
     size = min(_DEFAULT_SIZE, shape[1]) if batch_size is None else batch_size
@@ -122,10 +139,10 @@ def _checked(
             f"batch_size is {size}, but V has only {shape[1]} "
             f"{'rows' if transposed else 'columns'} to take batches of"
         )
-    return Batches(shape, size, once, labels, source, transposed)
+    return Batches(shape, size, not isinstance(source, np.ndarray), labels, source, transposed)
 
 
-def _open_file(path: Path) -> Any:
+def _open_file(path: Path) -> np.memmap:
     try:
         V = np.load(path, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError:
@@ -137,29 +154,24 @@ def _open_file(path: Path) -> Any:
     return V
 
 
-def _is_stream(V: Any) -> bool:
-    # A list is one of matrices, or a nested list of cells; whatever has a shape is one matrix.
+def _is_stream(V: object) -> TypeGuard[Iterable[object]]:
+    """Whether V comes in blocks: a list of matrices, or an iterable that is no matrix itself."""
     if isinstance(V, list | tuple):
         return len(V) > 0 and all(len(getattr(part, "shape", ())) == 2 for part in V)
     return isinstance(V, Iterable) and not hasattr(V, "shape") and not isinstance(V, dict)
 
 
 def _open_stream(
-    V: Any, batch_size: int | None, num_lines: int | None, transposed: bool
+    blocks: Iterator[object], batch_size: int | None, num_lines: int | None, transposed: bool
 ) -> Batches:
     if num_lines is None:
         raise ValueError(
             "V is read batch by batch: say with num_lines how many columns (rows) it has"
         )
     try:
-        first = next(V)
+        first = next(blocks)
     except StopIteration:
         raise ValueError("V has no batches") from None
     rows, columns = as_binary_matrix(first, name="V (batch 0)").shape
     shape = (columns if transposed else rows, num_lines)
-
-    def again() -> Iterator[Any]:
-        yield first
-        yield from V
-
-    return _checked(again(), shape, batch_size, True, (None, None), transposed)
+    return _batches(chain([first], blocks), shape, batch_size, (None, None), transposed)

@@ -1,7 +1,8 @@
 """Data sets by name: one embedded, one drawn at random, and the five of the paper.
 
-The paper's data are third-party and not shipped. Put the converted files into a folder and name
-it in the environment variable NBMF_JAX_DATA; each file's sha256 is checked before it is parsed.
+The paper's data belong to third parties and are not shipped. Put the converted files into a folder
+and set the environment variable NBMF_JAX_DATA to that folder; the sha256 checksum of each file is
+compared before the file is parsed.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import hashlib
 import inspect
 import io
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -34,7 +36,7 @@ _NOT_FROM_FILES = {
 
 
 class PaperFile(NamedTuple):
-    """What is known about a file of the paper's data; counts are those of `load`'s defaults."""
+    """A file of the paper's data; the counts are those that `load` gives with its defaults."""
 
     file: str
     sha256: str
@@ -145,9 +147,10 @@ def load(name: str = "southern_women", *, abstention: str = "no", **options: Any
 
 
 def describe() -> pd.DataFrame:
-    """One row a data set: name, rows, columns, ones, missing, source, available (True or False).
+    """One row per data set: name, rows, columns, ones, missing, source, available.
 
-    No file is read: `available` says that the file exists. Counts hold for `load`'s defaults.
+    No file is read: `available` is True if the file exists. The counts are those that `load` gives
+    with its defaults.
 
     >>> print(describe()[["name", "rows", "columns", "ones"]].head(1).to_string(index=False))
               name  rows  columns  ones
@@ -162,7 +165,7 @@ def describe() -> pd.DataFrame:
 # --- facts
 
 
-def _embedded_facts(name: str, source: str) -> dict[str, Any]:
+def _embedded_facts(name: str, source: str) -> dict[str, object]:
     frame = load(name)
     rows, columns = frame.shape
     return {
@@ -176,7 +179,7 @@ def _embedded_facts(name: str, source: str) -> dict[str, Any]:
     }
 
 
-def _file_facts(name: str) -> dict[str, Any]:
+def _file_facts(name: str) -> dict[str, object]:
     known = PAPER_FILES[name]
     facts = {key: getattr(known, key) for key in ("rows", "columns", "ones", "missing", "source")}
     folder = _folder()
@@ -198,7 +201,7 @@ def _check_name(name: str) -> None:
     )
 
 
-def _check_options(name: str, abstention: str, options: dict[str, Any]) -> None:
+def _check_options(name: str, abstention: str, options: Iterable[str]) -> None:
     if abstention not in _ABSTENTION:
         raise ValueError(f"abstention must be 'no' or 'missing'; found {abstention!r}.")
     if abstention != "no" and name != "unvotes":

@@ -1,7 +1,11 @@
 """Read a binary matrix from a file: CSV or TSV, Parquet, `.npy`, `.npz` (SciPy's sparse ones too).
 
-What a table does not say by itself is detected, and can be told instead: whether the first line
-names the columns, whether the first field of a line names its row, and which words mean 1 and 0.
+A file becomes a `BinaryMatrix` once. The cells of text tables are checked while they are parsed;
+the content of other files is checked by `as_binary_matrix`.
+
+In text tables three things are detected automatically, or can be given as options: whether the
+first line names the columns, whether the first field of a line names its row, and which words mean
+1 and 0.
 """
 
 from __future__ import annotations
@@ -10,32 +14,47 @@ import os
 import sys
 import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypedDict, Unpack
 
 import numpy as np
 
 from nbmf_jax.data import _text
+from nbmf_jax.data.matrix import BinaryMatrix, as_binary_matrix
 
 if TYPE_CHECKING:
-    pass
+    import pandas as pd
+    from scipy.sparse import sparray, spmatrix
 
-__all__ = ["STDIN", "FileMatrix", "read_file", "read_matrix"]
+    Table: TypeAlias = pd.DataFrame | np.ndarray | sparray | spmatrix
+
+__all__ = ["STDIN", "FileMatrix", "ReadOptions", "read_file", "read_matrix"]
 
 STDIN = "-"
-_TABLES = {".csv": ",", ".tsv": "\t", ".txt": "\t"}
-_KNOWN = (*_TABLES, ".parquet", ".npy", ".npz")
+_SEPARATORS = {".csv": ",", ".tsv": "\t", ".txt": "\t"}  # of text tables
+_KNOWN = (*_SEPARATORS, ".parquet", ".npy", ".npz")
 
 
 class FileMatrix(NamedTuple):
-    """A matrix as a file has it; `as_binary_matrix` checks its cells."""
+    """A checked matrix, and how its file was understood."""
 
-    table: Any  # a DataFrame with the file's labels, an array or a sparse matrix
-    layout: str  # what was understood: "column labels in line 1, row labels in field 1"
+    matrix: BinaryMatrix
+    layout: str  # e.g. "line 1 names the columns, field 1 names the rows"
 
 
-def read_matrix(path: str | os.PathLike[str], **options: Any) -> Any:
-    """The matrix of a file, for `as_binary_matrix`; see `read_file`."""
-    return read_file(path, **options).table
+class ReadOptions(TypedDict, total=False):
+    """How to read a text table; `read_file` explains each option."""
+
+    true: str | None
+    false: str | None
+    header: bool | None
+    labels: bool | None
+
+
+class _Content(NamedTuple):
+    """What a file that is not text holds; its cells are not checked yet."""
+
+    table: Table
+    layout: str
 
 
 def read_file(
@@ -46,64 +65,81 @@ def read_file(
     header: bool | None = None,
     labels: bool | None = None,
 ) -> FileMatrix:
-    """Read a matrix, and say how the file was understood.
+    """Read and check a matrix, and say how the file was understood.
 
     Args:
         path: a `.csv`, `.tsv` or `.txt` table (also `.gz`), `.parquet`, `.npy`, or `.npz` with one
             array or a SciPy sparse matrix; "-" reads a table from standard input.
-        true: the word that means 1 in a table, beside 1 and True.
-        false: the word that means 0, beside 0 and False.
-        header: whether the first line has the column labels; None looks for something in it that
-            is no cell.
-        labels: whether the first field of a line is the row's label; None looks likewise.
+        true: the word that means 1 in a text table, in addition to 1 and True.
+        false: the word that means 0, in addition to 0 and False.
+        header: whether the first line has the column labels. None detects it: the first line has
+            labels if one of its fields is not a cell (0, 1 or blank).
+        labels: whether the first field of a line is the row's label; None detects it likewise.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: not a table, ragged, labels twice, or a cell that is not 0, 1 or blank.
+        ValueError: the file is not a table, lines differ in length, a label occurs twice, or a
+            cell is not 0, 1 or blank.
     """
-    words = _text.Words(true, false)
+    content = _load(path, true=true, false=false, header=header, labels=labels)
+    name = _name_of(path)
+    if isinstance(content, _text.Parsed):
+        return FileMatrix(content.matrix(name), content.layout)
+    return FileMatrix(as_binary_matrix(content.table, name=name), content.layout)
+
+
+def read_matrix(path: str | os.PathLike[str], **options: Unpack[ReadOptions]) -> Table:
+    """The matrix in the form in which the file has it; options as in `read_file`.
+
+    A table with labels (text or Parquet) is a DataFrame, one without is an array, a SciPy file is
+    a sparse matrix. `as_binary_matrix` takes all of them. Only the cells of text are checked here.
+    """
+    content = _load(path, **options)
+    return content.table() if isinstance(content, _text.Parsed) else content.table
+
+
+def _load(path: str | os.PathLike[str], **options: Unpack[ReadOptions]) -> _text.Parsed | _Content:
+    name = _name_of(path)
     if str(path) == STDIN:
-        lines = _text.lines_of(sys.stdin.buffer.read(), "standard input", ",")
-        return _from_lines(lines, "standard input", words, header, labels)
+        return _parse(sys.stdin.buffer.read(), name, ",", options)
     path = Path(path)
     if not path.is_file():
         what = "a folder, not a file" if path.is_dir() else "not there"
         raise FileNotFoundError(f"cannot read {path}: it is {what}")
     suffix = (Path(path.stem).suffix if path.suffix == ".gz" else path.suffix).lower()
-    if suffix in _TABLES:
-        lines = _text.lines_of(_text.content_of(path), path.name, _TABLES[suffix])
-        return _from_lines(lines, path.name, words, header, labels)
+    if suffix in _SEPARATORS:
+        return _parse(_text.content_of(path), name, _SEPARATORS[suffix], options)
     if suffix not in _KNOWN:
         raise ValueError(
-            f"cannot tell what kind of file {path.name} is; known endings: {', '.join(_KNOWN)}"
+            f"cannot tell what kind of file {name} is; known endings: {', '.join(_KNOWN)}"
         )
     return _read_binary(path, suffix)
 
 
-def _from_lines(
-    lines: list[list[str]],
-    name: str,
-    words: _text.Words,
-    header: bool | None,
-    labels: bool | None,
-) -> FileMatrix:
-    parsed = _text.parse(lines, name, words, header, labels)
-    return FileMatrix(parsed.frame(), parsed.layout)
+def _name_of(path: str | os.PathLike[str]) -> str:
+    """What error messages call the file."""
+    return "standard input" if str(path) == STDIN else Path(path).name
 
 
-def _read_binary(path: Path, suffix: str) -> FileMatrix:
+def _parse(content: bytes, name: str, separator: str, options: ReadOptions) -> _text.Parsed:
+    lines = _text.lines_of(content, name, separator)
+    words = _text.Words(options.get("true"), options.get("false"))
+    return _text.parse(lines, name, words, options.get("header"), options.get("labels"))
+
+
+def _read_binary(path: Path, suffix: str) -> _Content:
     try:
         if suffix == ".parquet":
             return _read_parquet(path)
         if suffix == ".npy":
-            return FileMatrix(np.load(path, allow_pickle=False), "an array, no labels")
+            return _Content(np.load(path, allow_pickle=False), "an array, no labels")
         return _read_npz(path)
     except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ValueError(f"cannot read {path.name}: {reason}") from None
 
 
-def _read_parquet(path: Path) -> FileMatrix:
+def _read_parquet(path: Path) -> _Content:
     import pandas as pd
 
     try:
@@ -113,17 +149,17 @@ def _read_parquet(path: Path) -> FileMatrix:
     first = table.iloc[:, 0] if table.shape[1] else None
     own = not isinstance(table.index, pd.RangeIndex)
     if own or first is None or pd.api.types.is_numeric_dtype(first.dtype):
-        return FileMatrix(table, f"Parquet, {'the index names' if own else 'no labels for'} rows")
-    return FileMatrix(table.set_index(table.columns[0]), "Parquet, column 1 names rows")
+        return _Content(table, f"Parquet, {'the index names' if own else 'no labels for'} rows")
+    return _Content(table.set_index(table.columns[0]), "Parquet, column 1 names rows")
 
 
-def _read_npz(path: Path) -> FileMatrix:
+def _read_npz(path: Path) -> _Content:
     import scipy.sparse
 
     with np.load(path, allow_pickle=False) as archive:
         if "format" in archive.files and "shape" in archive.files:
-            return FileMatrix(scipy.sparse.load_npz(path), "a sparse matrix, absent = 0, no labels")
+            return _Content(scipy.sparse.load_npz(path), "a sparse matrix, absent = 0, no labels")
         if len(archive.files) != 1:
             found = ", ".join(archive.files) or "none"
             raise ValueError(f"it must hold one array or a sparse matrix, found arrays: {found}")
-        return FileMatrix(archive[archive.files[0]], "an array, no labels")
+        return _Content(archive[archive.files[0]], "an array, no labels")

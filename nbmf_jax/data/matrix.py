@@ -1,14 +1,15 @@
-"""The one door for data: every entry point turns its V into a `BinaryMatrix` here.
+"""The checked form of the data: every entry point turns its V into a `BinaryMatrix` here.
 
 A matrix has F rows and N columns; a cell is 0, 1 or missing, and missing is NaN everywhere in
-this package. Whatever a user brings (DataFrame, array, sparse matrix, masked array, lists) is
-checked once, in `as_binary_matrix`, and errors speak about the user's own rows and columns.
+this package. Whatever a user passes (DataFrame, array, sparse matrix, masked array, lists) is
+checked once, in `as_binary_matrix`, and error messages name the user's own rows and columns.
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,10 +36,37 @@ class BinaryMatrix:
     """
 
     values: NDArray[np.float32]
-    row_labels: list[Any]
-    column_labels: list[Any]
+    row_labels: list[Hashable]
+    column_labels: list[Hashable]
     row_name: str = "row"
     column_name: str = "column"
+
+    @classmethod
+    def from_checked(
+        cls,
+        values: NDArray[np.float32],
+        row_labels: Iterable[Hashable] | None = None,
+        column_labels: Iterable[Hashable] | None = None,
+        row_name: str = "",
+        column_name: str = "",
+    ) -> BinaryMatrix:
+        """Build from cells and labels that were checked already; `values` may not be used again.
+
+        Args:
+            values: float32 array (F, N), not empty, of 0, 1 and NaN only.
+            row_labels: F different labels; None means 0..F-1.
+            column_labels: N different labels; None means 0..N-1.
+            row_name: what a row is; "" means "row".
+            column_name: what a column is; "" means "column".
+        """
+        num_rows, num_columns = values.shape
+        return cls(
+            values=_frozen(values),
+            row_labels=list(range(num_rows) if row_labels is None else row_labels),
+            column_labels=list(range(num_columns) if column_labels is None else column_labels),
+            row_name=row_name or "row",
+            column_name=column_name or "column",
+        )
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -63,27 +91,27 @@ class BinaryMatrix:
         return int(np.count_nonzero(self.values == 1))
 
     @property
-    def own_row_labels(self) -> tuple[Any, ...] | None:
+    def own_row_labels(self) -> tuple[Hashable, ...] | None:
         """The row labels, or None where they are just 0, 1, ...."""
         return _own(self.row_labels)
 
     @property
-    def own_column_labels(self) -> tuple[Any, ...] | None:
+    def own_column_labels(self) -> tuple[Hashable, ...] | None:
         """The column labels, or None where they are just 0, 1, ...."""
         return _own(self.column_labels)
 
     def transpose(self) -> BinaryMatrix:
         """The same data with rows and columns exchanged, labels included."""
-        return BinaryMatrix(
-            values=_frozen(self.values.T),
-            row_labels=list(self.column_labels),
-            column_labels=list(self.row_labels),
-            row_name=self.column_name,
-            column_name=self.row_name,
+        return BinaryMatrix.from_checked(
+            self.values.T,
+            self.column_labels,
+            self.row_labels,
+            self.column_name,
+            self.row_name,
         )
 
     def describe(self) -> str:
-        """One line for people.
+        """Sizes and counts in one line of text.
 
         >>> as_binary_matrix([[1, 0, None], [1, 1, 0]]).describe()
         '2 rows x 3 columns, 3 ones (60.0 % of observed), 1 blank (16.7 %)'
@@ -91,7 +119,7 @@ class BinaryMatrix:
         return _words.summary(self.shape, self.num_ones, self.num_observed)
 
     def to_frame(self) -> pd.DataFrame:
-        """A pandas DataFrame (float32, NaN = missing) with the labels; yours to change."""
+        """A pandas DataFrame (float32, NaN = missing) with the labels; a copy, free to change."""
         import pandas as pd
 
         # A label may itself be a tuple: it stays one label, not levels of a MultiIndex.
@@ -104,8 +132,8 @@ class BinaryMatrix:
         return f"BinaryMatrix({self.describe()})"
 
 
-def as_binary_matrix(V: Any, *, name: str = "V", require_observed: bool = False) -> BinaryMatrix:
-    """Check V and bring it into the one form that the rest of the package works with.
+def as_binary_matrix(V: object, *, name: str = "V", require_observed: bool = False) -> BinaryMatrix:
+    """Check V and convert it to the form that the rest of the package works with.
 
     Args:
         V: a table of 0, 1 and missing: a pandas DataFrame, NumPy or JAX array, nested lists, a
@@ -135,18 +163,11 @@ def as_binary_matrix(V: Any, *, name: str = "V", require_observed: bool = False)
     return matrix
 
 
-def _checked(V: Any, name: str) -> BinaryMatrix:
+def _checked(V: object, name: str) -> BinaryMatrix:
     reading = read(V, name)
     if reading.refused.size:
         raise ValueError(_refusal(name, reading))
-    labels = reading.labels
-    return BinaryMatrix(
-        values=_frozen(reading.values),
-        row_labels=labels.rows,
-        column_labels=labels.columns,
-        row_name=labels.row_name,
-        column_name=labels.column_name,
-    )
+    return BinaryMatrix.from_checked(reading.values, *reading.labels)
 
 
 def _refusal(name: str, reading: Reading) -> str:
@@ -163,7 +184,7 @@ def _refusal(name: str, reading: Reading) -> str:
     )
 
 
-def _own(labels: list[Any]) -> tuple[Any, ...] | None:
+def _own(labels: list[Hashable]) -> tuple[Hashable, ...] | None:
     return None if labels == list(range(len(labels))) else tuple(labels)
 
 

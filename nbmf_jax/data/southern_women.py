@@ -1,4 +1,4 @@
-"""Who was seen at which party: the Southern Women data, the data set that needs no file.
+"""The Southern Women data, embedded here: which women attended which social events.
 
 A. Davis, B. B. Gardner and M. R. Gardner, *Deep South* (University of Chicago Press, 1941),
 recorded from newspaper reports which of 18 women attended which of 14 social events.
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["southern_women"]
 
-# One character an event, E1 to E14 from left to right.
+# One character per event, E1 to E14 from left to right; 1 means attended.
 _ATTENDANCE = {
     "Evelyn Jefferson": "11111101100000",
     "Laura Mandeville": "11101111000000",

@@ -1,20 +1,26 @@
-"""Hide part of the observed cells, to see how well a model fitted to the rest predicts them."""
+"""Hide part of the observed cells, to measure how well a model fitted to the rest predicts them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
+from nbmf_jax.data._read import is_frame
+from nbmf_jax.data.checks import is_number
 from nbmf_jax.data.matrix import BinaryMatrix, as_binary_matrix
 
 if TYPE_CHECKING:
     import jax
+    import pandas as pd
+
+    Part = pd.DataFrame | NDArray[np.float32]
 
 __all__ = ["train_test_split"]
 
 
-def train_test_split(key: jax.Array, V: Any, test_fraction: float = 0.25) -> tuple[Any, Any]:
+def train_test_split(key: jax.Array, V: object, test_fraction: float = 0.25) -> tuple[Part, Part]:
     """Split the observed cells of V at random into two matrices of V's shape.
 
     Args:
@@ -42,14 +48,13 @@ def train_test_split(key: jax.Array, V: Any, test_fraction: float = 0.25) -> tup
     return _hidden(matrix, V, in_test, keep=False), _hidden(matrix, V, in_test, keep=True)
 
 
-def _check_fraction(fraction: Any) -> float:
-    is_number = isinstance(fraction, (int, float, np.number)) and not isinstance(fraction, bool)
-    if not is_number or not 0 < fraction < 1:
+def _check_fraction(fraction: object) -> float:
+    if not is_number(fraction) or not 0 < fraction < 1:
         raise ValueError(f"test_fraction must lie between 0 and 1, got {fraction!r}")
     return float(fraction)
 
 
-def _permutation(key: Any, size: int) -> np.ndarray:
+def _permutation(key: jax.Array, size: int) -> NDArray[np.int32]:
     import jax
 
     try:
@@ -58,13 +63,13 @@ def _permutation(key: Any, size: int) -> np.ndarray:
         raise TypeError(f"key must be a JAX random key, e.g. jax.random.key(0): {error}") from None
 
 
-def _hidden(matrix: BinaryMatrix, V: Any, cells: np.ndarray, *, keep: bool) -> Any:
-    """V with these cells made missing, or (`keep`) all the others."""
+def _hidden(matrix: BinaryMatrix, V: object, cells: NDArray[np.intp], *, keep: bool) -> Part:
+    """V with these cells made missing, or with all other cells made missing (`keep`)."""
     values = np.full_like(matrix.values, np.nan) if keep else matrix.values.copy()
     values.flat[cells] = matrix.values.flat[cells] if keep else np.nan
-    if not hasattr(V, "columns"):
+    if not is_frame(V):
         return values
     frame = matrix.to_frame()
     frame.iloc[:, :] = values
-    # A DataFrame without a name for its index gets one back without, too.
+    # V's own index and columns: `to_frame` would name axes that have no name in V.
     return frame.set_axis(V.index, axis=0).set_axis(V.columns, axis=1)

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import difflib
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+
+from nbmf_jax.data.checks import is_integer, is_number
+from nbmf_jax.registry import MODELS, FactorPrior
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,7 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["synthetic"]
 
 Array = NDArray[np.float64]
-MODELS = ("beta-dir", "dir-beta", "dir-dir")
 
 
 def synthetic(
@@ -42,11 +45,12 @@ def synthetic(
             (gamma, eta); hyperparameters of the other models are not used.
         num_rows: F.
         num_columns: N.
-        num_components: K, the true number of components; at least 2 in "dir-dir".
+        num_components: K, the true number of components; at least 2 in "dir-dir", where one
+            component would make every cell 1.
         alpha: first parameter of the Beta prior.
         beta: second parameter of the Beta prior.
         gamma: concentration of the Dirichlet prior of the rows of W, the same for each component.
-        eta: concentration of the Dirichlet prior of the columns of H, likewise.
+        eta: concentration of the Dirichlet prior of the columns of H, the same for each component.
         missing_fraction: share of the cells, chosen at random, that are blanked out. The same
             seed gives the same W, H and cell values whatever the share.
         seed: a non-negative integer.
@@ -59,17 +63,48 @@ def synthetic(
     ((3, 5), (3, 2), (2, 5))
     """
     _check(model, num_rows, num_columns, num_components, missing_fraction)
-    for name, value in {"alpha": alpha, "beta": beta, "gamma": gamma, "eta": eta}.items():
+    values = {"alpha": alpha, "beta": beta, "gamma": gamma, "eta": eta}
+    for name, value in values.items():
         _check_positive(name, value)
     F, N, K = num_rows, num_columns, num_components
     rng = np.random.default_rng(_checked_seed(seed))
-    is_beta_W, is_beta_H = model == "dir-beta", model == "beta-dir"
-    W = rng.beta(alpha, beta, (F, K)) if is_beta_W else rng.dirichlet(np.full(K, gamma), F)
-    H = rng.beta(alpha, beta, (K, N)) if is_beta_H else rng.dirichlet(np.full(K, eta), N).T
+    W = _draw_factor(rng, MODELS[model].W, values, (F, K), component_axis=1)
+    H = _draw_factor(rng, MODELS[model].H, values, (K, N), component_axis=0)
     V = (rng.random((F, N)) < W @ H).astype(float)
     blanks = rng.choice(F * N, size=round(missing_fraction * F * N), replace=False)
     V.flat[blanks] = np.nan
     return _labelled(V), W, H
+
+
+def _draw_factor(
+    rng: np.random.Generator,
+    prior: FactorPrior,
+    values: Mapping[str, float],
+    shape: tuple[int, int],
+    component_axis: int,
+) -> Array:
+    """W (F, K) or H (K, N) from its prior; `component_axis` is the axis of length K."""
+    parameters = [values[name] for name in prior.parameters]
+    return _FAMILIES[prior.family](rng, shape, component_axis, *parameters)
+
+
+def _draw_beta(
+    rng: np.random.Generator, shape: tuple[int, int], component_axis: int, a: float, b: float
+) -> Array:
+    """Independent entries from Beta(a, b)."""
+    return rng.beta(a, b, shape)
+
+
+def _draw_dirichlet(
+    rng: np.random.Generator, shape: tuple[int, int], component_axis: int, concentration: float
+) -> Array:
+    """Entries that sum to 1 over the components, from a symmetric Dirichlet distribution."""
+    K, length = shape[component_axis], shape[1 - component_axis]
+    draws = rng.dirichlet(np.full(K, concentration), length)
+    return draws if component_axis == 1 else draws.T
+
+
+_FAMILIES: dict[str, Callable[..., Array]] = {"beta": _draw_beta, "dirichlet": _draw_dirichlet}
 
 
 def _labelled(V: Array) -> pd.DataFrame:
@@ -81,35 +116,29 @@ def _labelled(V: Array) -> pd.DataFrame:
 
 
 def _check(model: str, F: int, N: int, K: int, missing_fraction: float) -> None:
-    if model not in MODELS:
-        close = difflib.get_close_matches(str(model), MODELS, n=1, cutoff=0.4)
+    known = tuple(MODELS)
+    if model not in known:
+        close = difflib.get_close_matches(str(model), known, n=1, cutoff=0.4)
         hint = f" Did you mean {close[0]!r}?" if close else ""
-        raise ValueError(f"model must be one of {', '.join(MODELS)}; found {model!r}.{hint}")
+        raise ValueError(f"model must be one of {', '.join(known)}; found {model!r}.{hint}")
     for name, value in {"num_rows": F, "num_columns": N, "num_components": K}.items():
-        if not _is_integer(value) or value < 1:
+        if not is_integer(value) or value < 1:
             raise ValueError(f"{name} must be a whole number of at least 1; found {value!r}.")
-    if model == "dir-dir" and K < 2:
+    least = MODELS[model].min_components
+    if least > K:
         raise ValueError(
-            "num_components must be at least 2 for model='dir-dir': with 1 every cell is 1."
+            f"num_components must be at least {least} for model={model!r}: with 1 every cell is 1."
         )
-    if not _is_number(missing_fraction) or not 0 <= missing_fraction <= 1:
+    if not is_number(missing_fraction) or not 0 <= missing_fraction <= 1:
         raise ValueError(f"missing_fraction must be between 0 and 1; found {missing_fraction!r}.")
 
 
 def _check_positive(name: str, value: float) -> None:
-    if not _is_number(value) or not 0 < value < math.inf:
+    if not is_number(value) or not 0 < value < math.inf:
         raise ValueError(f"{name} must be a positive finite number; found {value!r}.")
 
 
 def _checked_seed(seed: int) -> int:
-    if not _is_integer(seed) or seed < 0:
+    if not is_integer(seed) or seed < 0:
         raise ValueError(f"seed must be a whole number of at least 0; found {seed!r}.")
     return int(seed)
-
-
-def _is_integer(value: Any) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-
-
-def _is_number(value: Any) -> bool:
-    return _is_integer(value) or isinstance(value, (float, np.floating))

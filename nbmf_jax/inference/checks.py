@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from nbmf_jax.data import as_binary_matrix
-from nbmf_jax.data.checks import check_count
+from nbmf_jax.data.checks import check_count, is_number
 from nbmf_jax.data.matrix import BinaryMatrix
 from nbmf_jax.inference.assignments import assignments_shape, check_labels
 from nbmf_jax.inference.learned_values import check_hyperparameters
@@ -97,7 +97,7 @@ def check(
 
 def check_iterations(max_iter: object, tol: object) -> tuple[int, float]:
     """`max_iter` >= 1 and `tol` > 0."""
-    if not isinstance(tol, (int, float, np.number)) or isinstance(tol, bool) or not tol > 0:
+    if not is_number(tol) or not tol > 0:
         raise ValueError(
             f"tol must be a positive number, got {tol!r}; to run max_iter iterations whatever "
             f"happens, make it tiny, e.g. 1e-30"

@@ -55,7 +55,6 @@ class FactorModel:
     upright: ClassVar[bool] = True  # False: inference works on the transposed model and matrix
     title: ClassVar[str]  # how the report calls it
     story: ClassVar[str]  # what it says about rows, columns and components, for the report
-    _min_components: ClassVar[int] = 1
     _nonparametric: ClassVar[str | None]  # None for this one means 1/K, as in the paper
 
     num_components: int
@@ -72,7 +71,7 @@ class FactorModel:
         register_immutable(cls, cls.parameter_names(), ("num_components",))
 
     def _setup(self, num_components: int, **hyperparameters: Hyperparameter | None) -> None:
-        K = check_num_components(num_components, self._min_components)
+        K = check_num_components(num_components, MODELS[self.name].min_components)
         object.__setattr__(self, "num_components", K)
         for name, value in hyperparameters.items():
             if value is None and name == self._nonparametric:

@@ -35,7 +35,6 @@ class DirDir(FactorModel, name="dir-dir"):
     DirDir(3, gamma=0.333333, eta=1)
     """
 
-    _min_components: ClassVar[int] = 2
     title: ClassVar[str] = "Dir-Dir"
     story: ClassVar[str] = (
         "Every row and every column is a mixture of components, with weights that sum to 1. For "

@@ -1,7 +1,7 @@
 """Pictures of data, factors and fits; every function draws on `ax` and returns it.
 
-matplotlib is imported when something is drawn. Tables with labels (DataFrames) are named on the
-axes where there is room.
+matplotlib is imported when something is drawn. The labels of a DataFrame are written on the axes
+where there is room for them.
 """
 
 from nbmf_jax.plots.factors import plot_dictionary, plot_factor, plot_sizes, plot_top

@@ -1,21 +1,41 @@
-"""Factors: dictionaries as heat maps (paper, figs 7-9), sizes of components, leading entries."""
+"""Factors: dictionaries as heat maps (paper, figs 7-9), sizes of components, largest entries.
+
+A factor is drawn with entities (rows or columns of the data) by components: W, or H transposed.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from jaxtyping import Float, Int, Shaped
 
-from nbmf_jax.plots._axes import ACCENT, INK, axes, grid, labels_of, name_axis, name_of, shorten
+from nbmf_jax.plots._axes import (
+    ACCENT,
+    INK,
+    axes,
+    grid,
+    hide_box,
+    labels_of,
+    name_axis,
+    name_of,
+    shorten,
+    take,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from numpy.typing import ArrayLike
+
+    from nbmf_jax.plots._axes import Table
 
 __all__ = ["plot_dictionary", "plot_factor", "plot_sizes", "plot_top"]
 
+_OTHERS = "#a9a9a9"  # colour of the bar that sums up the small components
 
-def plot_factor(factor: Any, *, title: str = "", ax: Axes | None = None) -> Axes:
-    """A factor (entities by components) as a heat map with its colour bar, as it is ordered."""
+
+def plot_factor(factor: Table, *, title: str = "", ax: Axes | None = None) -> Axes:
+    """A factor (entities by components) as a heat map with a colour bar, in its own order."""
     ax = axes(ax)
     values = grid(factor)
     most = 1.0 if values.max(initial=0) > 0.5 else float(values.max(initial=0)) or 1.0
@@ -28,10 +48,10 @@ def plot_factor(factor: Any, *, title: str = "", ax: Axes | None = None) -> Axes
 
 
 def plot_dictionary(
-    factor: Any,
-    groups: Any = None,
+    factor: Table,
+    groups: ArrayLike | None = None,
     *,
-    weights: Any = None,
+    weights: ArrayLike | None = None,
     title: str = "",
     ax: Axes | None = None,
 ) -> Axes:
@@ -46,23 +66,26 @@ def plot_dictionary(
         ax: matplotlib axes; by default the current ones.
     """
     values = grid(factor)
-    weights = values.sum(0) if weights is None else np.asarray(weights, dtype=float)
-    columns = np.argsort(-weights, kind="stable")
-    leading = values[:, columns].argmax(1)
+    order = values.sum(0) if weights is None else np.asarray(weights, dtype=float)
+    columns = np.argsort(-order, kind="stable")
+    leading, largest = values[:, columns].argmax(1), values[:, columns].max(1)
     if groups is None:
-        rows, names = np.lexsort((-values[:, columns].max(1), leading)), None
-    else:
-        names, numbers = np.unique(np.asarray(groups).astype(str), return_inverse=True)
-        rows = np.lexsort((-values[:, columns].max(1), leading, numbers))
-    shown = _take(factor, rows, columns)
-    ax = plot_factor(shown, title=title, ax=ax)
-    if names is not None:
-        _divide(ax, names, numbers[rows])
+        rows = np.lexsort((-largest, leading))
+        return plot_factor(take(factor, rows, columns), title=title, ax=ax)
+    names, numbers = np.unique(np.asarray(groups).astype(str), return_inverse=True)
+    rows = np.lexsort((-largest, leading, numbers))
+    ax = plot_factor(take(factor, rows, columns), title=title, ax=ax)
+    _divide(ax, names, numbers[rows])
     return ax
 
 
-def _divide(ax: Axes, names: np.ndarray, numbers: np.ndarray) -> None:
-    """Lines between the groups of rows, and the groups' names instead of the rows'."""
+def _divide(
+    ax: Axes, names: Shaped[np.ndarray, " groups"], numbers: Int[np.ndarray, " rows"]
+) -> None:
+    """Draw lines between the groups of rows, and write names of groups instead of those of rows.
+
+    `numbers` has the number of each row's group, in the order in which the rows are shown.
+    """
     sizes = np.bincount(numbers, minlength=len(names))
     ends = np.cumsum(sizes)
     for end in ends[:-1]:
@@ -70,57 +93,62 @@ def _divide(ax: Axes, names: np.ndarray, numbers: np.ndarray) -> None:
     name_axis(ax, "y", [shorten(name) for name in names], ends - sizes / 2 - 0.5)
 
 
-def _take(table: Any, rows: np.ndarray, columns: np.ndarray) -> Any:
-    if hasattr(table, "iloc"):
-        return table.iloc[rows, columns]
-    return grid(table)[np.ix_(rows, columns)]
-
-
 def plot_sizes(
-    shares: Any, *, interval: float = 0.9, min_share: float = 0.01, ax: Axes | None = None
+    shares: Table, *, interval: float = 0.9, min_share: float = 0.01, ax: Axes | None = None
 ) -> Axes:
-    """Part of the cells that each component explains, with its credible interval.
+    """The share of the cells that each component explains, with its credible interval.
 
     Args:
         shares: (draws, components), e.g. `nbmf_jax.estimator.summary.shares_of(idata)`.
         interval: probability of the interval; point estimates (one draw) have none.
-        min_share: components whose mean is smaller are summed up in the last bar.
+        min_share: components whose mean share is smaller are summed up in the last bar.
         ax: matplotlib axes; by default the current ones.
     """
     ax = axes(ax)
-    values = grid(shares)
-    used = values.mean(0) >= min_share
-    names = [str(k) for k in np.flatnonzero(used)]
-    shown = values[:, used]
-    if not used.all():
-        shown = np.column_stack([shown, values[:, ~used].sum(1)])
-        names.append(f"other {int((~used).sum())}")
+    names, shown = _large_and_others(grid(shares), min_share)
     mean = shown.mean(0)
     low, high = np.quantile(shown, [(1 - interval) / 2, (1 + interval) / 2], axis=0)
     # The mean of a skewed distribution may lie outside of its own interval.
     error = np.maximum([mean - low, high - mean], 0)
-    colours = [INK] * int(used.sum()) + ["#a9a9a9"] * int(not used.all())
+    colours = [_OTHERS if name.startswith("other") else INK for name in names]
     ax.bar(range(len(mean)), mean, yerr=error, color=colours, ecolor=ACCENT, capsize=3)
     name_axis(ax, "x", names)
     ax.set(xlabel="component", ylabel="share of the observed cells", ylim=(0, None))
-    ax.spines[["top", "right"]].set_visible(False)
+    hide_box(ax)
     return ax
 
 
+def _large_and_others(
+    shares: Float[np.ndarray, "draws K"], min_share: float
+) -> tuple[list[str], Float[np.ndarray, "draws bars"]]:
+    """Names and shares of the large components, and of the sum of the small ones, if any."""
+    large = shares.mean(0) >= min_share
+    names = [str(k) for k in np.flatnonzero(large)]
+    if large.all():
+        return names, shares
+    others = f"other {int((~large).sum())}"
+    return [*names, others], np.column_stack([shares[:, large], shares[:, ~large].sum(1)])
+
+
 def plot_top(
-    factor: Any, component: Any, *, number: int = 10, title: str = "", ax: Axes | None = None
+    factor: Table,
+    component: int | str,
+    *,
+    number: int = 10,
+    title: str = "",
+    ax: Axes | None = None,
 ) -> Axes:
     """The largest entries of one component of a factor (entities by components), as bars.
 
-    `component` is a position, or a column's label in a DataFrame.
+    `component` is the label of a column of a DataFrame, or else the position of a column.
     """
     ax = axes(ax)
-    by_label = hasattr(factor, "columns") and component in factor.columns
-    position = list(factor.columns).index(component) if by_label else int(component)
+    labels = list(getattr(factor, "columns", ()))
+    position = labels.index(component) if component in labels else int(component)
     values = grid(factor)[:, position]
     top = np.argsort(-values, kind="stable")[:number][::-1]
     ax.barh(range(len(top)), values[top], color=INK)
     name_axis(ax, "y", [labels_of(factor, 0)[i] for i in top])
     ax.set(xlim=(0, max(1.0, float(values.max()))), title=title or f"component {position}")
-    ax.spines[["top", "right"]].set_visible(False)
+    hide_box(ax)
     return ax

@@ -1,23 +1,35 @@
-"""The data, ordered so that their structure shows, and their reconstruction (figs 2, 5, 6)."""
+"""The data, with similar rows and columns together, and their reconstruction (figs 2, 5, 6)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from jaxtyping import Float, Int
 
-from nbmf_jax.plots._axes import MISSING, axes, grid, labels_of, name_axis, name_of
+from nbmf_jax.plots._axes import (
+    MAX_NAMES,
+    MISSING,
+    axes,
+    grid,
+    labels_of,
+    name_axis,
+    name_of,
+    take,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from nbmf_jax.plots._axes import Table
 
 __all__ = ["plot_linkage", "plot_matrix", "plot_reconstruction", "row_order"]
 
 _MAX_LINKED = 10_000  # rows; the distances of all pairs are held in memory
 
 
-def row_order(X: Any) -> np.ndarray:
-    """An order of the rows that puts similar ones together (complete linkage).
+def row_order(X: Table) -> Int[np.ndarray, " F"]:
+    """An order of the rows that puts similar rows together (complete linkage).
 
     Missing cells count as one half. More than 10,000 rows are sorted by their means instead.
 
@@ -26,13 +38,13 @@ def row_order(X: Any) -> np.ndarray:
     """
     from scipy.cluster.hierarchy import leaves_list, linkage
 
-    X = np.nan_to_num(grid(X), nan=0.5)
-    if len(X) > _MAX_LINKED:
-        return np.argsort(-X.mean(1), kind="stable")
-    return leaves_list(linkage(X, "complete")) if len(X) > 2 else np.arange(len(X))
+    values = np.nan_to_num(grid(X), nan=0.5)
+    if len(values) > _MAX_LINKED:
+        return np.argsort(-values.mean(1), kind="stable")
+    return leaves_list(linkage(values, "complete")) if len(values) > 2 else np.arange(len(values))
 
 
-def plot_matrix(V: Any, *, title: str = "", ax: Axes | None = None) -> Axes:
+def plot_matrix(V: Table, *, title: str = "", ax: Axes | None = None) -> Axes:
     """A matrix of zeros, ones or probabilities (white to black); missing cells are red."""
     ax = axes(ax)
     _draw(ax, grid(V))
@@ -42,48 +54,51 @@ def plot_matrix(V: Any, *, title: str = "", ax: Axes | None = None) -> Axes:
     return ax
 
 
-def plot_linkage(V: Any, *, title: str = "", ax: Axes | None = None) -> Axes:
+def plot_linkage(V: Table, *, title: str = "", ax: Axes | None = None) -> Axes:
     """The matrix with similar rows, and similar columns, next to each other (figs 2 and 5)."""
-    return plot_matrix(_take(V, row_order(V), row_order(np.transpose(V))), title=title, ax=ax)
+    return plot_matrix(take(V, row_order(V), row_order(np.transpose(V))), title=title, ax=ax)
 
 
-def plot_reconstruction(V: Any, expected: Any, *, title: str = "", ax: Axes | None = None) -> Axes:
+def plot_reconstruction(
+    V: Table, expected: Table, *, title: str = "", ax: Axes | None = None
+) -> Axes:
     """The data, and beside them the probability of a one in every cell (fig. 6).
 
     Rows and columns are in the order of the linkage of `expected`, the same on both sides.
     """
     ax = axes(ax)
     rows, columns = row_order(expected), row_order(np.transpose(expected))
-    left, right = (_take(table, rows, columns) for table in (V, expected))
-    F, N = np.shape(left)
+    F, N = len(rows), len(columns)
     gap = max(N * 0.05, 0.5)
-    for table, start in ((left, 0.0), (right, N + gap)):
-        _draw(ax, grid(table), extent=(start - 0.5, start + N - 0.5, F - 0.5, -0.5))
-    ax.set_xlim(-0.5, 2 * N + gap - 0.5)
-    names = labels_of(left, 1)
-    if 2 * N <= 60:
-        places = [*range(N), *(N + gap + np.arange(N))]
-        name_axis(ax, "x", names * 2, places)
-    else:
-        ax.set_xticks([])
-    name_axis(ax, "y", labels_of(left, 0))
-    for words, start in (("data", 0.0), ("probability of a one", N + gap)):
+    sides = ((V, "data", 0.0), (expected, "probability of a one", N + gap))
+    for table, words, start in sides:
+        shown = grid(take(table, rows, columns))
+        _draw(ax, shown, extent=(start - 0.5, start + N - 0.5, F - 0.5, -0.5))
         ax.text(start + N / 2, -0.5 - F * 0.02, words, ha="center", va="bottom")
-    for side in ("top", "right", "bottom", "left"):
-        ax.spines[side].set_visible(False)
+    ax.set_xlim(-0.5, 2 * N + gap - 0.5)
+    _name_both_sides(ax, take(V, rows, columns), gap)
+    ax.spines[["top", "right", "bottom", "left"]].set_visible(False)
     ax.set(ylabel=name_of(V, 0), xlabel=name_of(V, 1))
     ax.set_title(title, pad=22)
     return ax
 
 
-def _draw(ax: Axes, values: np.ndarray, **options: Any) -> Any:
+def _name_both_sides(ax: Axes, table: Table, gap: float) -> None:
+    """Name the rows, and the columns of both sides if there is room for two times N names."""
+    N, room = np.shape(table)[1], MAX_NAMES["x"]
+    if room >= 2 * N:
+        name_axis(ax, "x", labels_of(table, 1) * 2, [*range(N), *(N + gap + np.arange(N))])
+    else:
+        ax.set_xticks([])
+    name_axis(ax, "y", labels_of(table, 0))
+
+
+def _draw(
+    ax: Axes,
+    values: Float[np.ndarray, "F N"],
+    extent: tuple[float, float, float, float] | None = None,
+) -> None:
     import matplotlib as mpl
 
     colours = mpl.colormaps["Greys"].with_extremes(bad=MISSING)
-    return ax.imshow(values, cmap=colours, vmin=0, vmax=1, aspect="auto", **options)
-
-
-def _take(table: Any, rows: np.ndarray, columns: np.ndarray) -> Any:
-    if hasattr(table, "iloc"):
-        return table.iloc[rows, columns]
-    return np.asarray(table)[np.ix_(rows, columns)]
+    ax.imshow(values, cmap=colours, vmin=0, vmax=1, aspect="auto", extent=extent)

@@ -8,6 +8,8 @@ import pandas as pd
 import pytest
 import scipy.sparse
 
+from nbmf_jax.data import as_binary_matrix
+from nbmf_jax.data._read import read
 from nbmf_jax.data.files import read_file, read_matrix
 
 
@@ -18,7 +20,7 @@ def table(tmp_path, text, name="a.csv", **options):
 
 
 def rows_of(found):
-    return pd.DataFrame(found.table).fillna(-1).to_numpy().astype(int).tolist()
+    return np.nan_to_num(found.matrix.values, nan=-1).astype(int).tolist()
 
 
 @pytest.mark.parametrize(
@@ -39,8 +41,42 @@ def rows_of(found):
 def test_labels_are_found(tmp_path, text, values, rows, columns):
     found = table(tmp_path, text)
     assert rows_of(found) == values
-    frame = pd.DataFrame(found.table)
-    assert list(frame.index) == rows and list(frame.columns) == columns
+    assert found.matrix.row_labels == rows and found.matrix.column_labels == columns
+
+
+def test_a_file_is_validated_once(tmp_path, monkeypatch):
+    """The cells of text are checked while they are parsed, those of an array by `read`."""
+    calls = []
+
+    def counted(V, name):
+        calls.append(name)
+        return read(V, name)
+
+    monkeypatch.setattr("nbmf_jax.data.matrix.read", counted)
+    matrix = table(tmp_path, "name,p\nx,1\ny,\n").matrix
+    assert as_binary_matrix(matrix, require_observed=True) is matrix and calls == []
+    assert (matrix.row_name, matrix.column_name) == ("name", "column")
+    assert matrix.values.dtype == np.float32 and not matrix.values.flags.writeable
+    np.save(tmp_path / "a.npy", np.eye(2))
+    as_binary_matrix(read_file(tmp_path / "a.npy").matrix)
+    assert calls == ["a.npy"]
+
+
+def test_text_becomes_the_same_matrix_as_its_frame(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("name,p,q\nx,1,0\ny,,1\n")
+    found, expected = read_file(path).matrix, as_binary_matrix(read_matrix(path))
+    np.testing.assert_array_equal(found.values, expected.values)
+    for name in ("row_labels", "column_labels", "row_name", "column_name"):
+        assert getattr(found, name) == getattr(expected, name)
+
+
+def test_cells_of_other_files_are_checked(tmp_path):
+    np.save(tmp_path / "a.npy", np.array([[0, 2]]))
+    with pytest.raises(ValueError, match="a.npy must contain only 0, 1 or NaN .*: found 2 at row"):
+        read_file(tmp_path / "a.npy")
+    with pytest.raises(ValueError, match="a.csv is empty: its shape is .1, 0."):
+        table(tmp_path, "x\n", header=False, labels=True)
 
 
 def test_what_was_understood_is_said(tmp_path):
@@ -126,7 +162,7 @@ def test_parquet(tmp_path):
     pd.testing.assert_frame_equal(read_matrix(tmp_path / "a.parquet"), frame)
     frame.rename_axis("name").reset_index().to_parquet(tmp_path / "b.parquet")
     found = read_file(tmp_path / "b.parquet")
-    assert list(found.table.index) == ["x", "y"] and "column 1 names rows" in found.layout
+    assert found.matrix.row_labels == ["x", "y"] and "column 1 names rows" in found.layout
     frame.reset_index(drop=True).to_parquet(tmp_path / "c.parquet")
     assert read_matrix(tmp_path / "c.parquet").shape == (2, 2)
 

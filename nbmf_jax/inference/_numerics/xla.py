@@ -26,7 +26,7 @@ def draw_uniforms(key: Array, shape: tuple[int, ...], dtype: DTypeLike) -> Float
     return jax.random.uniform(key, (math.prod(shape),), dtype).reshape(shape)
 
 
-def exact_dot(a: Float[Array, "M K"], b: Float[Array, K *N]) -> Float[Array, M *N]:
+def exact_dot(a: Float[Array, "M K"], b: Float[Array, K * N]) -> Float[Array, M * N]:
     """A matrix product in full precision.
 
     Without the option accelerators round the inputs to 8 or 10 bits, and draws made from the

@@ -31,7 +31,7 @@ from jaxtyping import Array, Float
 from tqdm.auto import tqdm
 
 from nbmf_jax.data.batches import Batches, open_batches
-from nbmf_jax.data.checks import check_count
+from nbmf_jax.data.checks import check_count, is_number
 from nbmf_jax.inference._numerics.fixed_point import History
 from nbmf_jax.inference.cells.factors import by_factor, posterior_parameters
 from nbmf_jax.inference.cells.protocol import AnyCells, cells_of, expected_counts_of
@@ -220,8 +220,7 @@ def _blocks(batches: Batches, rng: np.random.Generator, progress_bar: bool) -> I
 
 
 def _check_steps(delay: object, forgetting: object) -> None:
-    numbers = int | float | np.number
-    if not isinstance(delay, numbers) or not isinstance(forgetting, numbers):
+    if not is_number(delay) or not is_number(forgetting):
         raise ValueError(f"delay and forgetting must be numbers, got {delay!r}, {forgetting!r}")
     if not delay >= 1:
         raise ValueError(f"delay must be at least 1, got {delay!r}")

@@ -1,0 +1,162 @@
+"""Options that several commands take, each group collected into one object.
+
+Names of models, methods and priors come from `nbmf_jax.registry`, so that nothing here imports JAX.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import wraps
+from typing import TYPE_CHECKING
+
+import click
+
+from nbmf_jax.registry import METHODS, MODELS, PRIORS
+
+if TYPE_CHECKING:
+    from nbmf_jax.data.files import ReadOptions
+
+__all__ = ["FitOptions", "TableOptions", "data_options", "fit_options", "prior_option"]
+
+Command = Callable[..., None]
+Decorator = Callable[[Command], Command]
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """How a text table is read; None means: detect it."""
+
+    true_word: str | None = None
+    false_word: str | None = None
+    header: bool | None = None
+    labels: bool | None = None
+
+    def of_file(self) -> ReadOptions:
+        """The same as arguments of `nbmf_jax.data.files.read_file`."""
+        return {
+            "true": self.true_word,
+            "false": self.false_word,
+            "header": self.header,
+            "labels": self.labels,
+        }
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """What to fit, and how; None means: chosen by the estimator."""
+
+    model: str
+    method: str
+    components: int | None
+    prior: str
+    warmup: int | None
+    samples: int | None
+    sweeps: int | None
+    chains: int
+    iterations: int | None
+    seed: int
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names)
+
+
+_FEW = _listed([name for name, method in METHODS.items() if not method.prunes])
+_ITERATIVE = _listed([name for name, method in METHODS.items() if not method.runs_chains])
+
+prior_option = click.option(
+    "--prior",
+    type=click.Choice(PRIORS),
+    default="learned",
+    help="learned from the data, or the paper's fixed one (gamma = 1/K, alpha = beta = 1).",
+)
+
+_TABLE_OPTIONS: list[Decorator] = [
+    click.option("--true", "true_word", metavar="WORD", help="The word that means 1, e.g. yes."),
+    click.option("--false", "false_word", metavar="WORD", help="The word that means 0."),
+    click.option(
+        "--header/--no-header",
+        default=None,
+        help="The first line names the columns. Default: detected automatically.",
+    ),
+    click.option(
+        "--labels/--no-labels",
+        default=None,
+        help="The first field of a line names its row. Default: detected automatically.",
+    ),
+]
+
+_FIT_OPTIONS: list[Decorator] = [
+    click.option(
+        "--model",
+        type=click.Choice(list(MODELS)),
+        default="beta-dir",
+        help=f"{'; '.join(f'{name}: {model.help}' for name, model in MODELS.items())}.",
+    ),
+    click.option(
+        "--method",
+        type=click.Choice(list(METHODS)),
+        default="gibbs",
+        help=f"{'; '.join(f'{name}: {method.title}' for name, method in METHODS.items())}. "
+        "gibbs is exact and checks its own convergence; cvb0 is the quick answer.",
+    ),
+    click.option(
+        "--components",
+        type=click.IntRange(min=1),
+        default=None,
+        help="The most components that may be used; those that are not needed stay empty. "
+        f"Default: 100, or the number of rows if that is smaller ({_FEW}: 4).",
+    ),
+    prior_option,
+    click.option(
+        "--warmup",
+        type=click.IntRange(min=0),
+        help="Steps of every chain that are not kept.  [default: 500]",
+    ),
+    click.option(
+        "--samples",
+        type=click.IntRange(min=4),
+        help="Draws kept of every chain.  [default: 250, fewer for large tables]",
+    ),
+    click.option(
+        "--sweeps",
+        type=click.IntRange(min=1),
+        help="Sweeps over the table between two draws.  [default: 1 to 20, by size]",
+    ),
+    click.option("--chains", type=click.IntRange(min=1), default=4, help="Chains to compare."),
+    click.option(
+        "--iterations", type=click.IntRange(min=1), help=f"Most iterations of {_ITERATIVE}."
+    ),
+    click.option("--seed", type=int, default=0, help="The same seed gives the same result."),
+]
+
+
+def data_options(command: Command) -> Command:
+    """How to read DATA; the command gets a `TableOptions` as its argument `reading`."""
+    return _collected(command, "reading", TableOptions, _TABLE_OPTIONS)
+
+
+def fit_options(command: Command) -> Command:
+    """What to fit, and how; the command gets a `FitOptions` as its argument `options`."""
+    return _collected(command, "options", FitOptions, _FIT_OPTIONS)
+
+
+def _collected(
+    command: Command,
+    argument: str,
+    kind: type[TableOptions] | type[FitOptions],
+    options: list[Decorator],
+) -> Command:
+    """Add options to a command, which gets their values as one object."""
+    names = [field.name for field in fields(kind)]
+
+    @wraps(command)
+    def wrapped(**values: object) -> None:
+        given = {name: values.pop(name) for name in names}
+        command(**values, **{argument: kind(**given)})  # type: ignore[arg-type]
+
+    decorated: Command = wrapped
+    for option in reversed(options):
+        decorated = option(decorated)
+    return decorated
