@@ -25,6 +25,7 @@ from transition_cases import (
     transition_matrix,
 )
 
+import marginal_oracles
 import oracles
 from conftest import MAX_Z
 from nbmf_jax import CollapsedGibbs
@@ -177,7 +178,7 @@ def test_labels_against_the_single_augmentation(name):
     K, observed = model.num_components, ~np.isnan(V)
     arguments = oracle_arguments(model, V.shape)
     Z, _ = oracles._enumerate(V, K)
-    log_p = [oracles.log_joint_dir_dir_single_augmentation(V, z, *arguments) for z in Z]
+    log_p = [marginal_oracles.log_joint_dir_dir_single_augmentation(V, z, *arguments) for z in Z]
     probability = np.exp(log_p - logsumexp(log_p))
     marginal = np.einsum("s,sfnk->fnk", probability, one_hot(Z, K))
     labels = draws["assignments"][:, :, 0]

@@ -14,7 +14,8 @@ from jaxtyping import Array, Bool, Float, Int
 __all__ = ["History", "iterate"]
 
 State = TypeVar("State")
-Record = dict[str, Float[Array, ""]]
+Record = dict[str, Float[Array, ""]]  # of one iteration
+Trace = dict[str, Float[Array, " max_iter"]]  # of all
 
 
 class History(NamedTuple):
@@ -39,13 +40,13 @@ def iterate(
     trace = {name: jnp.full(max_iter, jnp.nan, value.dtype) for name, value in record.items()}
     change = jnp.full((), jnp.inf, record["change"].dtype)
 
-    def goes_on(carry: tuple[Array, Array, Record, State]) -> Array:
+    def goes_on(carry: tuple[Array, Array, Trace, State]) -> Array:
         i, change, _, _ = carry
         return (i < max_iter) & (change >= tol)
 
     def body(
-        carry: tuple[Array, Array, Record, State],
-    ) -> tuple[Array, Array, Record, State]:
+        carry: tuple[Array, Array, Trace, State],
+    ) -> tuple[Array, Array, Trace, State]:
         i, _, trace, state = carry
         state, record = step(i, state)
         trace = {name: values.at[i].set(record[name]) for name, values in trace.items()}

@@ -120,6 +120,7 @@ def stochastic_cvb0(
     return replace(posterior, row_labels=rows, column_labels=columns)
 
 
+Number = float | Float[Array, ""]  # jitted functions see arrays
 Block = tuple[np.ndarray, np.ndarray]  # numbers of the columns, and their cells (F, b)
 Read = Callable[[], Iterator[Block]]
 
@@ -207,7 +208,7 @@ class _HTables:
 
     def counts(self, L: Float[Array, "K F"]) -> Tables:
         """All counters."""
-        counts: Tables = self._cells.Counts(L, *self._tables)
+        counts: Tables = self._cells.Counts(L, *map(jnp.asarray, self._tables))
         return counts
 
 
@@ -262,7 +263,7 @@ def _start(
 
 @jax.jit
 def _move(
-    L: Float[Array, "K F"], of_batch: Float[Array, "K F"], step: float, scale: float
+    L: Float[Array, "K F"], of_batch: Float[Array, "K F"], step: Number, scale: Number
 ) -> tuple[Float[Array, "K F"], Float[Array, ""]]:
     moved = L + step * (scale * of_batch - L)
     return moved, jnp.abs(moved - L).sum() / (2 * jnp.maximum(L.sum(), 1))
