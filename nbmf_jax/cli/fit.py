@@ -68,7 +68,7 @@ def run_fit(matrix: Any, options: dict[str, Any], *, quiet: bool) -> Any:
         K = job.model.num_components
         say(f"{options['model']}, up to {K} components; {job.describe()}", quiet=quiet)
         try:
-            estimator.fit(matrix.to_frame())
+            estimator.fit(matrix)
         except KeyboardInterrupt:
             click.echo("nbmf: stopped before anything was drawn; nothing was written", err=True)
             raise SystemExit(_INTERRUPTED) from None

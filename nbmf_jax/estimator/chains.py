@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from typing import Any, NamedTuple
@@ -19,82 +20,82 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from nbmf_jax.estimator.progress import Progress
-from nbmf_jax.estimator.settings import Steps
-from nbmf_jax.inference.collapsed_gibbs import CollapsedGibbs
+from nbmf_jax.data.matrix import BinaryMatrix
+from nbmf_jax.inference.collapsed_gibbs import CollapsedGibbs, CollapsedGibbsState
+from nbmf_jax.inference.posterior_draws import PosteriorDraws
+from nbmf_jax.models.base import FactorModel
 
-__all__ = ["Chains", "run_chains"]
+__all__ = ["ChainsRun", "Piece", "Report", "Steps", "run_chains"]
 
 _SECONDS_BETWEEN_REPORTS = 0.5
 _FEWEST_DRAWS = 4  # of every chain, so that something can be said about them
 
-
-class _Sampler(NamedTuple):
-    """What `to_arviz` asks a run's sampler for."""
-
-    model: Any
+Kept = dict[str, Any]  # collected fields of the state by name; z is itself a dict of arrays
 
 
-class Chains(NamedTuple):
-    """Draws of all chains, with the reading interface of `numpyro.infer.MCMC`."""
+class Steps(NamedTuple):
+    """Length of a run of chains."""
 
-    samples: dict[str, np.ndarray]  # (chain, draw, ...)
-    fields: dict[str, np.ndarray]  # (chain, draw)
-    sampler: _Sampler
-    V: np.ndarray
-    interrupted: bool
+    num_warmup: int  # steps of every chain that are not kept
+    num_samples: int  # steps of every chain that are kept
+    num_sweeps: int  # sweeps over all cells in a step
+    num_chains: int
+
+
+class Piece(NamedTuple):
+    """A part of a run that was just finished by all chains."""
+
+    num_steps: int  # of every chain
+    seconds: float  # that they took
+    log_joints: list[float]  # of each chain, after its last step
+    num_active: list[int]  # components with at least one cell, of each chain
+
+
+Report = Callable[[Piece], None]
+
+
+class ChainsRun(NamedTuple):
+    """What came out of a run of chains."""
+
+    draws: PosteriorDraws
+    interrupted: bool  # by Ctrl-C; the draws are those that were complete by then
     num_threads: int
-
-    @property
-    def num_draws(self) -> int:
-        """Draws kept of every chain."""
-        return self.samples["W"].shape[1]
-
-    @property
-    def _args(self) -> tuple[Any, ...]:
-        return (self.V,)
-
-    @property
-    def _kwargs(self) -> dict[str, Any]:
-        return {}
-
-    def get_samples(self, group_by_chain: bool = True) -> dict[str, np.ndarray]:
-        """W, H and learned hyperparameters."""
-        return self.samples
-
-    def get_extra_fields(self, group_by_chain: bool = True) -> dict[str, np.ndarray]:
-        """Statistics of every draw."""
-        return self.fields
 
 
 class _Chain(NamedTuple):
-    state: Any
-    kept: Any  # state fields of the draws, leading axis num_samples
-    V: jax.Array
+    state: CollapsedGibbsState
+    kept: Kept  # of the draws so far, leading axis num_samples
+    V: jax.Array  # (F, N) on the device of the chain
 
 
 def run_chains(
-    key: jax.Array, model: Any, V: np.ndarray, steps: Steps, *, show_progress: bool = False
-) -> Chains:
+    key: jax.Array,
+    model: FactorModel,
+    data: BinaryMatrix,
+    steps: Steps,
+    *,
+    report: Report | None = None,
+) -> ChainsRun:
     """Run chains to their end, or until Ctrl-C: then what was drawn so far is returned.
+
+    Args:
+        key: JAX random key, split into one for each chain.
+        model: a `BetaDir`, `DirBeta` or `DirDir`.
+        data: the matrix.
+        steps: how many chains, and how long.
+        report: called about twice a second, from the thread of the caller.
 
     Raises:
         KeyboardInterrupt: Ctrl-C before every chain had four draws, or a second time.
     """
-    kernel = CollapsedGibbs(model, steps.num_sweeps)
     devices = jax.local_devices()
     keys = jax.random.split(key, steps.num_chains) if steps.num_chains > 1 else [key]
     threads = min(steps.num_chains, max(len(devices), os.cpu_count() or 1))
-    total = steps.num_warmup + steps.num_samples
-    progress = Progress(total, steps.num_warmup, steps.num_sweeps * steps.num_chains, show_progress)
     with ThreadPoolExecutor(threads) as pool:
-        run = _Run(kernel, steps, pool)
-        try:
-            run.start(keys, devices, V)
-            run.to_the_end(progress)
-        finally:
-            progress.close()
-    return run.result(model, V, threads)
+        run = _Run(CollapsedGibbs(model, steps.num_sweeps), steps, pool)
+        run.start(keys, devices, data)
+        run.to_the_end(report)
+    return ChainsRun(run.draws(model, data), run.interrupted, threads)
 
 
 class _Run:
@@ -106,23 +107,28 @@ class _Run:
         self.interrupted = False
         self.chains: list[_Chain] = []
 
-    def start(self, keys: Any, devices: list[Any], V: np.ndarray) -> None:
+    def start(
+        self, keys: Iterable[jax.Array], devices: list[jax.Device], data: BinaryMatrix
+    ) -> None:
         """Put every chain on its device, in its initial state."""
         for c, key in enumerate(keys):
             device = devices[c % len(devices)]
-            values = jax.device_put(jnp.asarray(V, jnp.result_type(float)), device)
+            values = jax.device_put(jnp.asarray(data.values, jnp.result_type(float)), device)
+            # The checked matrix itself, so that its cells are not checked again for each chain.
             state = self.kernel.init(
-                jax.device_put(key, device), self.steps.num_warmup, None, (values,), {}
+                jax.device_put(key, device), self.steps.num_warmup, None, (data,), {}
             )
-            self.chains.append(_Chain(state, self._room(state, device), values))
+            self.chains.append(_Chain(state, self._empty(state, device), values))
 
-    def _room(self, state: Any, device: Any) -> Any:
-        def room(x: Any) -> jax.Array:
+    def _empty(self, state: CollapsedGibbsState, device: jax.Device) -> Kept:
+        """Arrays for what will be kept of every draw."""
+
+        def empty(x: jax.Array) -> jax.Array:
             return jnp.zeros((self.steps.num_samples, *x.shape), x.dtype, device=device)
 
-        return jax.tree.map(room, _collected(self.kernel, state))
+        return jax.tree.map(empty, _collected(self.kernel, state))
 
-    def to_the_end(self, progress: Progress) -> None:
+    def to_the_end(self, report: Report | None) -> None:
         """Advance all chains piece by piece."""
         size = 1
         while self.done < self.steps.num_samples and not self.interrupted:
@@ -130,19 +136,23 @@ class _Run:
             began = time.perf_counter()
             self._advance(size)
             seconds = time.perf_counter() - began
-            states = [chain.state for chain in self.chains]
-            progress.advance(
-                size,
-                seconds,
-                [-float(state.potential_energy) for state in states],
-                [int(state.num_active) for state in states],
-            )
+            if report is not None:
+                report(self._piece(size, seconds))
             # The first piece is compilation and tells nothing about the speed.
             ratio = 4.0 if size == 1 else _SECONDS_BETWEEN_REPORTS / max(seconds, 1e-3)
             size = max(1, round(size * min(ratio, 4.0)))
 
+    def _piece(self, size: int, seconds: float) -> Piece:
+        states = [chain.state for chain in self.chains]
+        return Piece(
+            num_steps=size,
+            seconds=seconds,
+            log_joints=[-float(state.potential_energy) for state in states],
+            num_active=[int(state.num_active) for state in states],
+        )
+
     def _advance(self, size: int) -> None:
-        pieces = [self.pool.submit(self._piece, chain, size) for chain in self.chains]
+        pieces = [self.pool.submit(self._advance_chain, chain, size) for chain in self.chains]
         try:
             wait(pieces)
         except KeyboardInterrupt:
@@ -152,7 +162,7 @@ class _Run:
         self.chains = [piece.result() for piece in pieces]
         self.done += size
 
-    def _piece(self, chain: _Chain, size: int) -> _Chain:
+    def _advance_chain(self, chain: _Chain, size: int) -> _Chain:
         kernel = self.kernel
         after = _steps(
             kernel.model, kernel.num_sweeps, chain.state, chain.kept, self.done, size, chain.V
@@ -160,33 +170,42 @@ class _Run:
         state, kept = jax.block_until_ready(after)
         return _Chain(state, kept, chain.V)
 
-    def result(self, model: Any, V: np.ndarray, threads: int) -> Chains:
-        """Draws of all chains with a leading chain axis."""
+    def draws(self, model: FactorModel, data: BinaryMatrix) -> PosteriorDraws:
+        """Draws of all chains with a leading chain axis; the chains themselves are given up."""
         cut = [jax.tree.map(lambda x: np.asarray(x)[: self.done], c.kept) for c in self.chains]
         self.chains = []
-        kept = jax.tree.map(lambda *x: np.stack(x), *cut)
-        samples = kept.pop(self.kernel.sample_field)
-        return Chains(samples, kept, _Sampler(model), V, self.interrupted, threads)
+        statistics = jax.tree.map(lambda *x: np.stack(x), *cut)
+        samples = statistics.pop(self.kernel.sample_field)
+        statistics["lp"] = -statistics.pop("potential_energy")
+        return PosteriorDraws(samples, statistics, model, data)
 
 
-def _collected(kernel: CollapsedGibbs, state: Any) -> dict[str, Any]:
+def _collected(kernel: CollapsedGibbs, state: CollapsedGibbsState) -> Kept:
     return {name: getattr(state, name) for name in kernel.default_fields}
 
 
 # By model and not by kernel: another fit of the same model finds the program compiled.
 @partial(jax.jit, static_argnums=(0, 1), donate_argnums=(2, 3))
 def _steps(
-    model: Any, num_sweeps: int, state: Any, kept: Any, first: int, number: int, V: jax.Array
-) -> tuple[Any, Any]:
+    model: FactorModel,
+    num_sweeps: int,
+    state: CollapsedGibbsState,
+    kept: Kept,
+    first: int,
+    number: int,
+    V: jax.Array,
+) -> tuple[CollapsedGibbsState, Kept]:
     """`number` steps; step i is kept at place i, and warm-up steps (i < 0) are overwritten."""
     kernel = CollapsedGibbs(model, num_sweeps)
 
-    def step(i: jax.Array, carry: Any) -> Any:
+    def step(
+        i: jax.Array, carry: tuple[CollapsedGibbsState, Kept]
+    ) -> tuple[CollapsedGibbsState, Kept]:
         state, kept = carry
         state = kernel.sample(state, (V,), {})
         place = jnp.maximum(first + i, 0)
         kept = jax.tree.map(
-            lambda room, x: lax.dynamic_update_index_in_dim(room, x, place, 0),
+            lambda values, x: lax.dynamic_update_index_in_dim(values, x, place, 0),
             kept,
             _collected(kernel, state),
         )

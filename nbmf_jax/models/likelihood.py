@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 __all__ = [
     "above_zero",
@@ -13,16 +16,21 @@ __all__ = [
     "mean_negative_log_likelihood",
 ]
 
+Array = TypeVar("Array", jax.Array, np.ndarray)
+
 
 def above_zero(x: jax.Array) -> jax.Array:
     """Keep positive numbers positive where they underflow."""
     return jnp.maximum(x, jnp.finfo(x.dtype).tiny)
 
 
-def inside(mean: jax.Array) -> jax.Array:
-    """Keep means inside (0, 1): rounding can carry a sum of products past 1."""
+def inside(mean: Array) -> Array:
+    """Keep means inside (0, 1): rounding can carry a sum of products past 1.
+
+    Takes JAX and NumPy arrays, and returns what it was given.
+    """
     info = jnp.finfo(mean.dtype)
-    return jnp.clip(mean, info.tiny, 1 - info.eps)
+    return mean.clip(info.tiny, 1 - info.eps)
 
 
 def bernoulli_mean(W: jax.Array, H: jax.Array) -> jax.Array:

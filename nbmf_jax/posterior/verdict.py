@@ -1,8 +1,8 @@
-"""What to make of the numbers, in words."""
+"""Whether to trust a run, in words: the verdict on R-hat, effective draws and trapped chains."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -12,14 +12,14 @@ from nbmf_jax.posterior.invariants import Invariants
 __all__ = ["find_trapped", "verdict"]
 
 MAX_R_HAT = 1.01  # Vehtari et al. 2021
-MAX_R_HAT_OF_WORST = 1.05  # for what was chosen because it looks bad
-NEARLY = 0.02  # R-hat above its limit by this much may be chance, and is no reason for alarm
+MAX_R_HAT_OF_WORST = 1.05  # for quantities that were chosen because their R-hat is large
+NEARLY = 0.02  # R-hat above its limit by no more than this may be chance
 MIN_ESS_PER_CHAIN = 100
 _MAX_LISTED = 10
 _CHOSEN = ("W H, worst entry", "W H, where chains differ")
 
 
-def find_trapped(found: Invariants, chains: list[Any]) -> dict[Any, str]:
+def find_trapped(found: Invariants, chains: Sequence[Hashable]) -> dict[Hashable, str]:
     """Chains in a clearly worse mode than the best one, each with its description.
 
     Worse: lower in log-likelihood (without data: in the log joint) by more than five standard
@@ -58,7 +58,7 @@ def disagreeing(components: pd.DataFrame) -> list[str]:
 def verdict(
     table: pd.DataFrame,
     components: pd.DataFrame,
-    trapped: dict[Any, str],
+    trapped: dict[Hashable, str],
     chains: int,
     draws: int,
 ) -> tuple[str, bool]:
@@ -96,7 +96,7 @@ def verdict(
     return text, True
 
 
-def _trapped(trapped: dict[Any, str]) -> str:
+def _trapped(trapped: dict[Hashable, str]) -> str:
     several = len(trapped) > 1
     names = ", ".join(str(chain) for chain in trapped)
     return (
