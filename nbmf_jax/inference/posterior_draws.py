@@ -168,13 +168,13 @@ def _traced(model: UserModel | None, samples: Arrays, arguments: _Arguments) -> 
     if model is None:
         return None
     sites: dict[str, dict[str, Any]] = {}
-    first_draw = {name: x[0, 0] for name, x in samples.items()}
 
-    def trace() -> None:
-        seeded = handlers.seed(handlers.substitute(model, data=first_draw), jax.random.key(0))
+    def trace(key: jax.Array, draw: Arrays) -> None:
+        seeded = handlers.seed(handlers.substitute(model, data=draw), key)
         sites.update(handlers.trace(seeded).get_trace(*arguments.args, **arguments.kwargs))
 
-    jax.eval_shape(trace)  # visits the sites without computing anything
+    # Visits the sites without computing anything: the draw only says which shapes they have.
+    jax.eval_shape(trace, jax.random.key(0), {name: x[0, 0] for name, x in samples.items()})
     found = [sites.get(name, {}) for name in ("W", "H")]
     if any(site.get("type") != "sample" for site in found):
         return None

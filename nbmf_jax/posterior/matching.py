@@ -1,21 +1,13 @@
 """Which component of one draw is which component of another: pure functions on arrays.
 
-Component k says of every cell how likely it is that the cell has label k and value v. In Beta-Dir
-that is w_fk h_kn for v = 1 and w_fk (1 - h_kn) for v = 0: a component that explains zeros
-(h_k = 0) is told apart from an empty one (w_k = 0), which by w_k h_k alone it is not. Two
-components are compared by the squared distance of these tables; up to terms that no assignment
-changes it is minus twice their overlap,
-
-    Beta-Dir   (w_k . w'_j) (h_k . h'_j + (1 - h_k) . (1 - h'_j)),
-
-with the roles of W and H exchanged in Dir-Beta, and both in Dir-Dir.
-
 The draws are matched to a pivot: K places, each holding the mean of the components that were
-assigned to it. Matching a draw is an assignment problem on its overlaps with the places; a
-component whose cosine similarity with its place is below `MIN_COSINE` is called a stray.
+assigned to it. Matching a draw is an assignment problem on the overlaps of its components with the
+places (`overlap.py`); a component whose cosine similarity with every free place is below
+`MIN_COSINE` is called a stray.
 
-1. The pivot starts empty, and the draws are added to it one by one. A stray gets an empty place of
-   its own, or that of the lightest place, so that a component found in one chain only has a place.
+1. The pivot starts empty, and the draws are added to it one by one. A stray gets the place of least
+   weight (an empty one, as long as there are any) if that place weighs less than the stray, so
+   that a component which only one chain has found gets a place, too.
 2. All draws are matched to the pivot, and the pivot is replaced by the means of what was matched,
    for as long as that improves the match (in the spirit of Stephens, 2000). Strays are left out of
    these means: a mean of unlike components would be unlike all of them in the next round, and the
@@ -38,6 +30,7 @@ from jaxtyping import Float, Int
 from scipy.optimize import linear_sum_assignment
 
 from nbmf_jax.inference.posterior_draws import Simplex
+from nbmf_jax.posterior.overlap import all_overlaps, own_overlaps
 
 __all__ = ["Matching", "find_permutations", "shares"]
 
@@ -117,7 +110,7 @@ def _parts(
 ) -> _Parts:
     s, k = np.nonzero(share >= np.minimum(NEGLIGIBLE, share.max(1, keepdims=True)))
     w, h = W[s, :, k], H[s, k]
-    length = np.sqrt(_own_overlap(w, h, w, h, simplex))
+    length = np.sqrt(own_overlaps(w, h, w, h, simplex))
     return _Parts(W=w, H=h, length=length, share=share[s, k], which=k, draw=s)
 
 
@@ -196,11 +189,11 @@ class _Pivot:
 
     def _overlaps(self, parts: _Parts, places: Int[np.ndarray, " P"]) -> Float[np.ndarray, "A P"]:
         """Overlap of each component with each of these places."""
-        return _overlap(parts.W, parts.H, self.W[places], self.H[places], self.simplex)
+        return all_overlaps(parts.W, parts.H, self.W[places], self.H[places], self.simplex)
 
     def _lengths(self) -> Float[np.ndarray, " K"]:
         """Euclidean norms of the places' tables."""
-        return np.sqrt(_own_overlap(self.W, self.H, self.W, self.H, self.simplex))
+        return np.sqrt(own_overlaps(self.W, self.H, self.W, self.H, self.simplex))
 
     def found(self, draw: _Parts, places: Int[np.ndarray, " A"]) -> Int[np.ndarray, " A"]:
         """Give a draw's strays, largest first, the places of least weight.
@@ -238,7 +231,7 @@ class _Pivot:
         overlap = np.empty(len(places))
         for block in parts.cut(_DRAWS_AT_ONCE):
             W, H = self.W[places[block]], self.H[places[block]]
-            overlap[block] = _own_overlap(parts.W[block], parts.H[block], W, H, self.simplex)
+            overlap[block] = own_overlaps(parts.W[block], parts.H[block], W, H, self.simplex)
         return overlap / (parts.length * self._lengths()[places])
 
 
@@ -246,45 +239,6 @@ def _largest_strays(draw: _Parts, places: Int[np.ndarray, " A"]) -> Int[np.ndarr
     """Positions of the strays, largest share first."""
     strays = np.flatnonzero(places == _STRAY)
     return strays[np.argsort(-draw.share[strays], kind="stable")]
-
-
-def _overlap(
-    W: Float[np.ndarray, "A F"],
-    H: Float[np.ndarray, "A N"],
-    W2: Float[np.ndarray, "P F"],
-    H2: Float[np.ndarray, "P N"],
-    simplex: Simplex,
-) -> Float[np.ndarray, "A P"]:
-    """Overlaps of all pairs of components."""
-    ww, hh = W @ W2.T, H @ H2.T
-    not_W = W.shape[1] - W.sum(1)[:, None] - W2.sum(1) + ww
-    not_H = H.shape[1] - H.sum(1)[:, None] - H2.sum(1) + hh
-    return _combine(ww, hh, not_W, not_H, simplex)
-
-
-def _own_overlap(
-    W: Float[np.ndarray, "A F"],
-    H: Float[np.ndarray, "A N"],
-    W2: Float[np.ndarray, "A F"],
-    H2: Float[np.ndarray, "A N"],
-    simplex: Simplex,
-) -> Float[np.ndarray, " A"]:
-    """Overlaps of component i with component i."""
-    ww, hh = (W * W2).sum(1), (H * H2).sum(1)
-    not_W = W.shape[1] - W.sum(1) - W2.sum(1) + ww
-    not_H = H.shape[1] - H.sum(1) - H2.sum(1) + hh
-    return _combine(ww, hh, not_W, not_H, simplex)
-
-
-def _combine(
-    ww: Float[np.ndarray, "*pairs"],
-    hh: Float[np.ndarray, "*pairs"],
-    not_W: Float[np.ndarray, "*pairs"],
-    not_H: Float[np.ndarray, "*pairs"],
-    simplex: Simplex,
-) -> Float[np.ndarray, "*pairs"]:
-    """From the products of W, of H, of 1 - W and of 1 - H; see the top of this file."""
-    return ww * hh + simplex.W * ww * not_H + simplex.H * hh * not_W
 
 
 def _finish(

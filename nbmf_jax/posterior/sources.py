@@ -66,18 +66,16 @@ def _sampled(
 
 def labels_of(result: object, V: object, draws: PosteriorDraws) -> Labels:
     """Labels of the data; a variational posterior has its own, which a DataFrame V overrules."""
-    rows: Sequence[Hashable] | None = None
-    columns: Sequence[Hashable] | None = None
-    if isinstance(result, FactorPosterior) and not hasattr(V, "index"):
-        rows, columns = result.row_labels, result.column_labels
-    elif draws.data is not None:
-        rows, columns = draws.data.row_labels, draws.data.column_labels
     F, N = draws.shape
+    rows: Sequence[Hashable] = range(F) if draws.data is None else draws.data.row_labels
+    columns: Sequence[Hashable] = range(N) if draws.data is None else draws.data.column_labels
+    if isinstance(result, FactorPosterior) and not hasattr(V, "index"):
+        rows, columns = result.row_labels or rows, result.column_labels or columns
     return {"row": _checked("row", rows, F), "column": _checked("column", columns, N)}
 
 
-def _checked(name: str, labels: Sequence[Hashable] | None, length: int) -> list[int] | list[str]:
-    found = storable_labels(labels or range(length))
+def _checked(name: str, labels: Sequence[Hashable], length: int) -> list[int] | list[str]:
+    found = storable_labels(labels)
     if len(found) != length:
         raise ValueError(f"the fit has {length} {name}s, but {len(found)} {name}_labels")
     return found
