@@ -1,4 +1,4 @@
-"""Which model predicts better? By cells hidden from the fit, or by PSIS-LOO from one fit each.
+"""Which model predicts better? Judged by cells hidden from the fit, or by PSIS-LOO of one fit each.
 
 Held out: the same random splits for all candidates, so that differences are paired. The training
 sets of repeated splits overlap, which makes their scores dependent; standard errors carry the

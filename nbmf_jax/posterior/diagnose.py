@@ -1,6 +1,7 @@
-"""Did the chains converge? First asked of quantities that no relabelling of components changes.
+"""Did the chains converge? R-hat and effective sample sizes, and what they mean in words.
 
-Then, with the components aligned, of W and H themselves: which components do all chains find?
+They are computed for quantities that no relabelling of components changes, and then, with the
+components aligned, for W and H themselves: which components do all chains find?
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Diagnosis(NamedTuple):
 def diagnose(
     idata: Container, num_entries: int = 200, seed: int = 0, *, seconds: float | None = None
 ) -> Diagnosis:
-    """Rank-normalised split R-hat, bulk and tail ESS of relabelling-proof quantities.
+    """Rank-normalised split R-hat, bulk and tail ESS of quantities that no relabelling changes.
 
     Args:
         idata: an InferenceData with draws of W and H (see `to_arviz`).

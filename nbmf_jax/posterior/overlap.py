@@ -23,6 +23,9 @@ from nbmf_jax.inference.posterior_draws import Simplex
 __all__ = ["all_overlaps", "own_overlaps"]
 
 
+Products = tuple[np.ndarray, np.ndarray]  # x . y and (1 - x) . (1 - y)
+
+
 def all_overlaps(
     W: Float[np.ndarray, "A F"],
     H: Float[np.ndarray, "A N"],
@@ -31,10 +34,7 @@ def all_overlaps(
     simplex: Simplex,
 ) -> Float[np.ndarray, "A P"]:
     """Overlaps of all pairs of components."""
-    ww, hh = W @ W2.T, H @ H2.T
-    not_W = W.shape[1] - W.sum(1)[:, None] - W2.sum(1) + ww
-    not_H = H.shape[1] - H.sum(1)[:, None] - H2.sum(1) + hh
-    return _combine(ww, hh, not_W, not_H, simplex)
+    return _combine(_all_products(W, W2), _all_products(H, H2), simplex)
 
 
 def own_overlaps(
@@ -45,18 +45,22 @@ def own_overlaps(
     simplex: Simplex,
 ) -> Float[np.ndarray, " A"]:
     """Overlaps of component i with component i."""
-    ww, hh = (W * W2).sum(1), (H * H2).sum(1)
-    not_W = W.shape[1] - W.sum(1) - W2.sum(1) + ww
-    not_H = H.shape[1] - H.sum(1) - H2.sum(1) + hh
-    return _combine(ww, hh, not_W, not_H, simplex)
+    return _combine(_own_products(W, W2), _own_products(H, H2), simplex)
 
 
-def _combine(
-    ww: Float[np.ndarray, "*pairs"],
-    hh: Float[np.ndarray, "*pairs"],
-    not_W: Float[np.ndarray, "*pairs"],
-    not_H: Float[np.ndarray, "*pairs"],
-    simplex: Simplex,
-) -> Float[np.ndarray, "*pairs"]:
-    """From the products of W, of H, of 1 - W and of 1 - H; see above."""
+def _all_products(x: Float[np.ndarray, "A M"], y: Float[np.ndarray, "P M"]) -> Products:
+    """(A, P), of all pairs of vectors."""
+    xy = x @ y.T
+    return xy, x.shape[1] - x.sum(1)[:, None] - y.sum(1) + xy
+
+
+def _own_products(x: Float[np.ndarray, "A M"], y: Float[np.ndarray, "A M"]) -> Products:
+    """(A,), of vector i with vector i."""
+    xy = (x * y).sum(1)
+    return xy, x.shape[1] - x.sum(1) - y.sum(1) + xy
+
+
+def _combine(of_W: Products, of_H: Products, simplex: Simplex) -> np.ndarray:
+    """See the formula above."""
+    (ww, not_W), (hh, not_H) = of_W, of_H
     return ww * hh + simplex.W * ww * not_H + simplex.H * hh * not_W

@@ -19,6 +19,7 @@ __all__ = ["Picture", "draw_pictures"]
 
 _DPI = 130
 _MAX_CELLS = 30
+_CURVES = ("elbo", "objective", "change")  # the first of them that was traced is shown
 _WHOLE_NUMBERS = ("active components", "components in use")
 
 
@@ -114,20 +115,15 @@ def _blanks(view: View, folder: Path) -> Picture | None:
 
 
 def _run(view: View, folder: Path) -> Picture | None:
+    """The chains of a sampler, or the convergence of a method that iterates."""
     estimator = view.estimator
     if estimator.diagnosis_ is not None:
         return _chains(estimator.diagnosis_, folder)
-    curves = {
-        name: values
-        for name, values in estimator.trace_.items()
-        if name in ("change", "elbo", "objective")
-    }
-    if not curves:
+    name = next((name for name in _CURVES if name in estimator.trace_), None)
+    if name is None:
         return None
-    name, values = next((item for item in curves.items() if item[0] != "change"), (None, None))
-    name, values = (name, values) if name is not None else ("change", curves["change"])
     figure = _figure(6, 3)
-    plots.plot_convergence(values, ylabel=name, ax=figure.subplots())
+    plots.plot_convergence(estimator.trace_[name], ylabel=name, ax=figure.subplots())
     figure.savefig(folder / "convergence.png", dpi=_DPI)
     return Picture("convergence.png", f"{name}, by iteration.".capitalize())
 

@@ -23,7 +23,10 @@ INTERVAL = 0.9
 
 
 class View(NamedTuple):
-    """Means and 90 % intervals, with the labels of the data."""
+    """Means and 90 % intervals, with the labels of the data.
+
+    F rows, N columns, K components, of which U are in use; S draws.
+    """
 
     estimator: NBMF
     data: BinaryMatrix

@@ -51,7 +51,7 @@ def _tables(view: View) -> dict[str, pd.DataFrame]:
 
 
 def _diagnostics(view: View) -> pd.DataFrame:
-    """R-hat and ESS of chains and components; of other methods the history of the fit."""
+    """R-hat and ESS where there are chains; otherwise what was traced by iteration."""
     estimator = view.estimator
     if estimator.diagnosis_ is not None:
         tables = [estimator.diagnosis_.table, estimator.diagnosis_.components]
@@ -64,7 +64,7 @@ def _diagnostics(view: View) -> pd.DataFrame:
 
 
 def _origin(estimator: NBMF, name: str, command: str) -> dict[str, str]:
-    """Kept with the draws, so that the file explains itself."""
+    """Attributes that are saved with the draws: where they come from, and how far to trust them."""
     settings = {key: repr(value) for key, value in estimator.get_params().items()}
     return {
         "data": name,
