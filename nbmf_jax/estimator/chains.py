@@ -191,8 +191,8 @@ def _steps(
     num_sweeps: int,
     state: CollapsedGibbsState,
     kept: Kept,
-    first: int,
-    number: int,
+    first: int | jax.Array,
+    number: int | jax.Array,
     V: jax.Array,
 ) -> tuple[CollapsedGibbsState, Kept]:
     """`number` steps; step i is kept at place i, and warm-up steps (i < 0) are overwritten."""

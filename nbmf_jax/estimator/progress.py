@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from typing import Self
 
 import numpy as np
 from tqdm import tqdm
@@ -33,7 +32,7 @@ class Progress:
         )
         self._line.set_description_str("compiling")
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> Progress:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -13,7 +13,7 @@ import arviz as az
 import numpy as np
 import pandas as pd
 import xarray as xr
-from jaxtyping import Float
+from jaxtyping import Float, Real
 
 from nbmf_jax.data.checks import check_count
 from nbmf_jax.posterior import verdict as words
@@ -117,7 +117,7 @@ def _rows(values: Float[np.ndarray, "chain draw entry"]) -> pd.DataFrame:
     return pd.DataFrame([_row(values[..., i]) for i in range(values.shape[-1])])
 
 
-def _row(values: Float[np.ndarray, "chain draw"]) -> dict[str, float]:
+def _row(values: Real[np.ndarray, "chain draw"]) -> dict[str, float]:
     """R-hat and ESS of a quantity.
 
     A constant has none; it gets 1 and the number of draws, which count as converged.

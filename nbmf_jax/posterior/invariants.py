@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Real
 
 from nbmf_jax.models.likelihood import inside
 from nbmf_jax.posterior.align import MIN_SHARE
@@ -29,7 +29,7 @@ _CELLS_OF_LIKELIHOOD = 20_000  # enough to tell chains apart, and quick for any 
 class Invariants(NamedTuple):
     """Quantities of every draw, and some entries of W H of every draw."""
 
-    scalars: dict[str, Float[np.ndarray, "chain draw"]]
+    scalars: dict[str, Real[np.ndarray, "chain draw"]]
     random_entries: Float[np.ndarray, "chain draw entry"]
     # where the chains' means differ most, in standard deviations
     worst_entries: Float[np.ndarray, "chain draw entry"]

@@ -30,7 +30,7 @@ def compare_by_loo(
 ) -> tuple[pd.DataFrame, list[str]]:
     """ArviZ's ranking with the share of unreliable cells, and what to say about them."""
     results = {name: loo(result, V, max_draws) for name, result in candidates.items()}
-    cells = {name: x.n_data_points for name, x in results.items()}
+    cells = {name: int(x.n_data_points) for name, x in results.items()}
     if len(set(cells.values())) > 1:
         raise ValueError(f"the fits are of different data: numbers of observed cells are {cells}")
     table = az.compare(results, ic="loo")
