@@ -201,7 +201,7 @@ def test_a_disk_that_fails(csv, tmp_path, monkeypatch, code, words):
 
 
 def test_ctrl_c_keeps_what_was_drawn(csv, tmp_path, monkeypatch):
-    from nbmf_jax.estimator import chains
+    from nbmf_jax.inference.gibbs import chains
 
     calls = []
 
@@ -219,7 +219,7 @@ def test_ctrl_c_keeps_what_was_drawn(csv, tmp_path, monkeypatch):
 
 
 def test_ctrl_c_before_anything_was_drawn(csv, tmp_path, monkeypatch):
-    from nbmf_jax.estimator import chains
+    from nbmf_jax.inference.gibbs import chains
 
     def wait(pieces):
         raise KeyboardInterrupt

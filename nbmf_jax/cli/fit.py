@@ -84,7 +84,7 @@ def run_fit(matrix: BinaryMatrix, options: FitOptions, *, quiet: bool) -> NBMF:
         K = job.model.num_components
         say(f"{options.model}, up to {K} components; {job.describe()}", quiet=quiet)
         try:
-            estimator.fit(matrix.to_frame())
+            estimator.fit(matrix)
         except KeyboardInterrupt:
             click.echo("nbmf: stopped before anything was drawn; nothing was written", err=True)
             raise SystemExit(_INTERRUPTED) from None

@@ -112,7 +112,7 @@ def _new_cells(
     from nbmf_jax.posterior.fold_in import fold_in
 
     new = _common.read_data(source, options, quiet=True)
-    expected = fold_in(idata, new.to_frame()).expected.to_numpy()
+    expected = fold_in(idata, new).expected.to_numpy()
     f, n = np.nonzero(np.ones(new.shape, bool) if all_cells else ~new.mask)
     rows, columns = (np.asarray(x, object) for x in (new.row_labels, new.column_labels))
     columns_of_table = {"row": rows[f], "column": columns[n], "observed": new.values[f, n]}
@@ -120,14 +120,12 @@ def _new_cells(
 
 
 def _write(table: pd.DataFrame, out: str) -> None:
+    from nbmf_jax.data.atomic import written_whole
+
     if out == "-":
         table.to_csv(sys.stdout, index=False, float_format="%.6g")
         return
     path = Path(out)
-    temporary = path.with_name(path.name + ".part")
-    try:
+    with written_whole(path) as temporary:
         table.to_csv(temporary, index=False, float_format="%.6g")
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
     say(f"Written to {path}: {len(table)} cells", quiet=True)

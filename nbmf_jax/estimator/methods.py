@@ -1,81 +1,56 @@
-"""One function a method: from data and settings to draws in ArviZ's container, and a verdict."""
+"""One function a method: from a `Job` to draws in ArviZ's container, and a verdict.
+
+`nbmf_jax.registry.METHODS` says which function belongs to which name.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
+import jax
 import numpy as np
+import optax
+from jaxtyping import Float
+from numpyro.infer import MCMC, NUTS, SVI, Trace_ELBO
 
-import nbmf_jax as nbmf
 from nbmf_jax.data.checks import check_count
-from nbmf_jax.data.matrix import BinaryMatrix
-from nbmf_jax.estimator.chains import run_chains
-from nbmf_jax.estimator.settings import SAMPLERS, Steps, num_starts
-from nbmf_jax.posterior.convert import with_
-from nbmf_jax.posterior.matching import shares, simplex_of
+from nbmf_jax.estimator.job import Job, Run
+from nbmf_jax.estimator.progress import Progress
+from nbmf_jax.estimator.settings import num_starts
+from nbmf_jax.inference.gibbs.chains import run_chains
+from nbmf_jax.inference.point.em import em
+from nbmf_jax.inference.posterior_draws import PosteriorDraws, simplex_of_model
+from nbmf_jax.inference.results import PointEstimate, VariationalPosterior
+from nbmf_jax.inference.variational.bica import bica
+from nbmf_jax.inference.variational.cvb0 import cvb0
+from nbmf_jax.inference.variational.guide import ConjugateGuide
+from nbmf_jax.posterior.align import align_draws
+from nbmf_jax.posterior.convert import Container, to_arviz, with_
+from nbmf_jax.posterior.diagnose import diagnose_draws
+from nbmf_jax.posterior.draws import check_draws, read_draws
+from nbmf_jax.posterior.matching import shares
+from nbmf_jax.posterior.simplex import simplex_record
 
-__all__ = ["FITS", "Job", "Run"]
+__all__ = ["fit_bica", "fit_cvb0", "fit_em", "fit_gibbs", "fit_nuts", "fit_svi"]
 
 _SVI_STEPS = 5000
 _SVI_STEP_SIZE = 0.05
+_APPROXIMATE = (
+    "A variational fit has one answer and no chains that could disagree, and its intervals are "
+    "too narrow; use gibbs where they matter."
+)
+_POINT = "A point estimate has no uncertainty, and no interval; use gibbs or cvb0 for that."
 
 
-class Job(NamedTuple):
-    """What is to be fitted, and how."""
-
-    data: BinaryMatrix
-    model: Any  # a `FactorModel`
-    method: str
-    steps: Steps
-    max_iter: int | None
-    tol: float | None
-    n_init: int | None
-    num_draws: int  # from a variational posterior
-    show_progress: bool
-
-    def describe(self) -> str:
-        """The settings in a line."""
-        s = self.steps
-        words = {
-            "gibbs": "collapsed Gibbs",
-            "nuts": "NUTS",
-            "cvb0": "collapsed variational Bayes",
-            "bica": "mean-field variational Bayes",
-            "em": "maximum likelihood by EM",
-            "svi": "stochastic variational inference",
-        }[self.method]
-        if self.method not in SAMPLERS:
-            starts = 1 if self.method == "svi" else num_starts(self.n_init, self.data.shape)
-            return f"{words}, best of {starts} starts" if starts > 1 else words
-        sweeps = f" of {s.num_sweeps} sweeps" if self.method == "gibbs" and s.num_sweeps > 1 else ""
-        return (
-            f"{words}, {s.num_chains} chains, {s.num_warmup} + {s.num_samples} steps{sweeps} "
-            f"(warm-up + kept)"
-        )
+def fit_gibbs(key: jax.Array, job: Job) -> Run:
+    """Exact collapsed Gibbs sampling, several chains on threads."""
+    with Progress(job.steps, show=job.show_progress) as progress:
+        run = run_chains(key, job.model, job.data, job.steps, report=progress.report)
+    return _of_chains(run.draws, job, run.interrupted)
 
 
-class Run(NamedTuple):
-    """What came out of a fit."""
-
-    idata: Any  # components in order of their shares, aligned across draws
-    num_iter: int
-    interrupted: bool
-    diagnosis: Any  # of chains; None where there are none
-    verdict: str
-    converged: bool
-    trace: dict[str, np.ndarray]  # by iteration, of methods that iterate
-
-
-def _gibbs(key: Any, job: Job) -> Run:
-    values, steps = job.data.values, job.steps
-    chains = run_chains(key, job.model, values, steps, show_progress=job.show_progress)
-    return _of_chains(chains, job, chains.interrupted)
-
-
-def _nuts(key: Any, job: Job) -> Run:
-    from numpyro.infer import MCMC, NUTS
-
+def fit_nuts(key: jax.Array, job: Job) -> Run:
+    """NumPyro's NUTS on W and H."""
     steps = job.steps
     mcmc = MCMC(
         NUTS(job.model),
@@ -85,56 +60,59 @@ def _nuts(key: Any, job: Job) -> Run:
         chain_method="vectorized",
         progress_bar=False,
     )
-    mcmc.run(key, job.data.values)
-    return _of_chains(mcmc, job, interrupted=False)
+    mcmc.run(key, job.data)
+    return _of_chains(PosteriorDraws.from_mcmc(mcmc), job, interrupted=False)
 
 
-def _of_chains(result: Any, job: Job, interrupted: bool) -> Run:
-    idata = nbmf.align_components(nbmf.to_arviz(result, job.data))
-    diagnosis = nbmf.diagnose(idata)
-    draws = idata["posterior"].sizes["draw"]
+def _of_chains(drawn: PosteriorDraws, job: Job, interrupted: bool) -> Run:
+    raw = to_arviz(drawn)
+    idata = align_draws(raw, check_draws(raw))
+    draws = read_draws(idata)
+    diagnosis = diagnose_draws(idata, draws)
     verdict = diagnosis.verdict
     if interrupted:
-        verdict = f"Stopped after {draws} of {job.steps.num_samples} draws. {verdict}"
-    num_iter = (job.steps.num_warmup + draws) * job.steps.num_sweeps
-    return Run(idata, num_iter, interrupted, diagnosis, verdict, diagnosis.converged, {})
+        verdict = f"Stopped after {drawn.num_draws} of {job.steps.num_samples} draws. {verdict}"
+    return Run(
+        idata=idata,
+        draws=draws,
+        num_iter=(job.steps.num_warmup + drawn.num_draws) * job.steps.num_sweeps,
+        interrupted=interrupted,
+        diagnosis=diagnosis,
+        verdict=verdict,
+        converged=diagnosis.converged,
+        trace={},
+    )
 
 
-def _cvb0(key: Any, job: Job) -> Run:
-    return _of_iterations(nbmf.cvb0(key, job.model, job.data, **_options(job)), job)
+def fit_cvb0(key: jax.Array, job: Job) -> Run:
+    """Collapsed variational Bayes."""
+    return _of_iterations(cvb0(key, job.model, job.data, **_options(job)), job)
 
 
-def _bica(key: Any, job: Job) -> Run:
-    return _of_iterations(nbmf.bica(key, job.model, job.data, **_options(job)), job)
+def fit_bica(key: jax.Array, job: Job) -> Run:
+    """Mean-field variational Bayes (binary ICA)."""
+    return _of_iterations(bica(key, job.model, job.data, **_options(job)), job)
 
 
-def _em(key: Any, job: Job) -> Run:
-    return _of_iterations(nbmf.em(key, job.model, job.data, **_options(job)), job, num_draws=1)
+def fit_em(key: jax.Array, job: Job) -> Run:
+    """Maximum likelihood."""
+    return _of_iterations(em(key, job.model, job.data, **_options(job)), job)
 
 
-def _svi(key: Any, job: Job) -> Run:
-    import optax
-    from numpyro.infer import SVI, Trace_ELBO
-
-    guide = nbmf.ConjugateGuide(job.model)
+def fit_svi(key: jax.Array, job: Job) -> Run:
+    """NumPyro's SVI with a Dirichlet and Beta guide."""
+    guide = ConjugateGuide(job.model)
     svi = SVI(job.model, guide, optax.adam(_SVI_STEP_SIZE), Trace_ELBO())
     steps = check_count("max_iter", job.max_iter or _SVI_STEPS)
-    result = svi.run(key, steps, job.data.values, progress_bar=False)
+    result = svi.run(key, steps, job.data, progress_bar=False)
     elbo = -np.asarray(result.losses)
-    idata = _container(guide.posterior(result.params), job, job.num_draws)
     steady = _is_steady(elbo)
     verdict = (
         f"{steps} steps; the evidence lower bound "
         f"{'has levelled off' if steady else 'was still rising: raise max_iter'}. {_APPROXIMATE}"
     )
-    return Run(idata, steps, False, None, verdict, steady, {"elbo": elbo})
-
-
-_APPROXIMATE = (
-    "A variational fit has one answer and no chains that could disagree, and its intervals are "
-    "too narrow; use gibbs where they matter."
-)
-_POINT = "A point estimate has no uncertainty, and no interval; use gibbs or cvb0 for that."
+    idata = _container(guide.posterior(result.params), job)
+    return _without_chains(idata, steps, verdict, steady, {"elbo": elbo})
 
 
 def _options(job: Job) -> dict[str, Any]:
@@ -143,43 +121,60 @@ def _options(job: Job) -> dict[str, Any]:
     return {**chosen, "num_restarts": num_starts(job.n_init, job.data.shape)}
 
 
-def _of_iterations(result: Any, job: Job, num_draws: int | None = None) -> Run:
-    converged, num_iter = bool(result.converged), int(result.num_iter)
-    caution = _POINT if num_draws == 1 else _APPROXIMATE
+def _of_iterations(result: VariationalPosterior | PointEstimate, job: Job) -> Run:
+    converged, num_iter = bool(result.converged), int(result.num_iter or 0)
+    caution = _POINT if isinstance(result, PointEstimate) else _APPROXIMATE
     verdict = (
         f"Converged after {num_iter} iterations. {caution}"
         if converged
         else f"Not converged after {num_iter} iterations: raise max_iter. {caution}"
     )
-    idata = _container(result, job, num_draws or job.num_draws)
     trace = {name: np.asarray(x) for name, x in result.trace.items()}
-    return Run(idata, num_iter, False, None, verdict, converged, trace)
+    return _without_chains(_container(result, job), num_iter, verdict, converged, trace)
 
 
-def _container(result: Any, job: Job, num_draws: int) -> Any:
-    """Draws with the components sorted by their share; no draw of these has others' labels."""
-    idata = nbmf.to_arviz(result, job.data, num_samples=num_draws)
-    posterior = idata["posterior"]
-    W, H = (np.asarray(posterior[name])[0] for name in ("W", "H"))
-    order = np.argsort(-shares(W, H, simplex_of(W[0], H[0])).mean(0), kind="stable")
-    sorted_ = posterior.isel(component=order).assign_coords(component=np.arange(len(order)))
-    permutation = np.tile(order, (1, len(W), 1))
-    sorted_ = sorted_.assign(permutation=(("chain", "draw", "component"), permutation))
-    return with_(idata, posterior=sorted_)
+def _container(result: VariationalPosterior | PointEstimate, job: Job) -> Container:
+    """Independent draws of a posterior, or the one value of a point estimate."""
+    num_draws = 1 if isinstance(result, PointEstimate) else job.num_draws
+    idata = to_arviz(result, job.data, num_samples=num_draws)
+    # A point estimate does not know its model; the job does.
+    record = simplex_record(simplex_of_model(job.model))
+    return with_(idata, posterior=idata["posterior"].assign_attrs(record))
 
 
-def _is_steady(elbo: np.ndarray) -> bool:
+def _without_chains(
+    idata: Container, num_iter: int, verdict: str, converged: bool, trace: dict[str, np.ndarray]
+) -> Run:
+    ordered = _by_share(idata)
+    return Run(
+        idata=ordered,
+        draws=read_draws(ordered),
+        num_iter=num_iter,
+        interrupted=False,
+        diagnosis=None,
+        verdict=verdict,
+        converged=converged,
+        trace=trace,
+    )
+
+
+def _by_share(idata: Container) -> Container:
+    """Sort the components by their share of the cells.
+
+    The order is the same in all draws, which come from one distribution and need no alignment.
+    """
+    draws = check_draws(idata)
+    order = np.argsort(-shares(draws.W, draws.H, draws.simplex).mean(0), kind="stable")
+    posterior = idata["posterior"].isel(component=order)
+    permutation = np.tile(order, (1, len(draws.W), 1))
+    posterior = posterior.assign_coords(component=np.arange(len(order))).assign(
+        permutation=(("chain", "draw", "component"), permutation)
+    )
+    return with_(idata, posterior=posterior)
+
+
+def _is_steady(elbo: Float[np.ndarray, " steps"]) -> bool:
     """Whether the last fifth gained less than the noise of single steps."""
     last = elbo[-max(len(elbo) // 5, 2) :]
     first, second = np.array_split(last, 2)
     return bool(second.mean() - first.mean() < max(last.std(), 1.0))
-
-
-FITS: dict[str, Callable[[Any, Job], Run]] = {
-    "gibbs": _gibbs,
-    "cvb0": _cvb0,
-    "bica": _bica,
-    "em": _em,
-    "nuts": _nuts,
-    "svi": _svi,
-}

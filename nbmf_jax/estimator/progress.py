@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 import numpy as np
+from tqdm import tqdm
+
+from nbmf_jax.inference.gibbs.chains import Piece, Steps
 
 __all__ = ["Progress"]
 
 
 class Progress:
-    """A progress line on standard error; silent where that is not a terminal.
+    """A progress line on standard error, removed when the context ends.
 
     Args:
-        num_steps: steps of every chain, warm-up included.
-        num_warmup: how many of them are warm-up.
-        sweeps_per_step: of all chains together, for the rate.
-        show: False keeps silent in any case.
+        steps: the length of the run.
+        show: False keeps silent; so does a standard error that is not a terminal.
     """
 
-    def __init__(self, num_steps: int, num_warmup: int, sweeps_per_step: int, show: bool) -> None:
-        from tqdm import tqdm
-
-        self._num_warmup, self._sweeps = num_warmup, sweeps_per_step
+    def __init__(self, steps: Steps, *, show: bool) -> None:
+        self._num_warmup = steps.num_warmup
+        self._sweeps_per_step = steps.num_sweeps * steps.num_chains  # of all chains together
         self._line = tqdm(
-            total=num_steps,
+            total=steps.num_warmup + steps.num_samples,
             disable=not (show and sys.stderr.isatty()),
             bar_format="{desc} {percentage:3.0f} %|{bar}| {n}/{total} [{remaining} left]{postfix}",
             leave=False,
@@ -33,19 +32,21 @@ class Progress:
         )
         self._line.set_description_str("compiling")
 
-    def advance(self, steps: int, seconds: float, log_joints: Any, num_active: Any) -> None:
-        """Tell of `steps` more steps of every chain, and of the state that they are in."""
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._line.close()
+
+    def report(self, piece: Piece) -> None:
+        """Show what the chains have done since the last report, and where they are."""
         if self._line.disable:
             return
-        self._line.update(steps)
+        self._line.update(piece.num_steps)
         phase = "warm-up" if self._line.n < self._num_warmup else "sampling"
         self._line.set_description_str(phase, refresh=False)
-        rate = steps * self._sweeps / max(seconds, 1e-9)
+        rate = piece.num_steps * self._sweeps_per_step / max(piece.seconds, 1e-9)
         self._line.set_postfix_str(
-            f" {rate:,.0f} sweeps/s, {np.mean(num_active):.0f} active, "
-            f"log joint {np.mean(log_joints):,.1f}"
+            f" {rate:,.0f} sweeps/s, {np.mean(piece.num_active):.0f} active, "
+            f"log joint {np.mean(piece.log_joints):,.1f}"
         )
-
-    def close(self) -> None:
-        """Remove the line."""
-        self._line.close()

@@ -1,4 +1,4 @@
-"""Rows that were not in the fit: which they are, and how to score them without favouring large K.
+"""Rows that were not in the fit: which they are, how to fold them in, and how to score them.
 
 A row's own factor is learned from the very cells that it would then predict, so that more
 components always fit better. Half of each row's observed cells are therefore used to fold the row
@@ -7,17 +7,49 @@ in, and only the other half is scored.
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
+
 import numpy as np
+import pandas as pd
+from jaxtyping import Float
 
 from nbmf_jax.data.matrix import BinaryMatrix
+from nbmf_jax.models.base import FactorModel
+from nbmf_jax.posterior.convert import Container
+from nbmf_jax.posterior.draws import read_draws
+from nbmf_jax.posterior.fold_in import FoldIn, fold_in_draws
+from nbmf_jax.posterior.restore import kind_of
 
-__all__ = ["halves", "is_seen"]
+__all__ = ["fold_in_rows", "halves", "is_seen"]
+
+_FOLD_IN_DRAWS = 20  # spread over all chains; the mean of a new row changes little with more
+_ROWS_AT_ONCE = 16  # new rows are padded to multiples, so that few shapes are compiled
 
 
-def is_seen(new: BinaryMatrix, fitted: np.ndarray, row_labels: list[object]) -> bool:
-    """Whether these are the rows of the fit: as many, no other labels, and no cell against them.
+def fold_in_rows(idata: Container, model: FactorModel, data: BinaryMatrix) -> FoldIn:
+    """Factor and probabilities of new rows, without random draws; columns are those of the fit."""
+    extra = -len(data.values) % _ROWS_AT_ONCE
+    padded = np.pad(data.values, ((0, extra), (0, 0)), constant_values=np.nan)
+    folded = fold_in_draws(
+        idata,
+        read_draws(idata),
+        BinaryMatrix(padded, [*range(len(padded))], data.column_labels),
+        variational=True,
+        num_draws=_FOLD_IN_DRAWS,
+        # The container of a point estimate has no prior; others have theirs, learned or not.
+        model=model if kind_of(idata) is None else None,
+    )
+    rows = pd.Index(data.row_labels, name=data.row_name, tupleize_cols=False)
+    factor, expected = (x.iloc[: len(rows)].set_axis(rows) for x in folded)
+    return FoldIn(factor, expected)
 
-    Cells that were hidden from the fit do not contradict it; they may be scored as they are.
+
+def is_seen(
+    new: BinaryMatrix, fitted: Float[np.ndarray, "F N"], row_labels: Sequence[Hashable]
+) -> bool:
+    """Whether these are the rows of the fit: as many, no other labels, no other observed cell.
+
+    Cells that were missing in the fit do not count as other; they may be scored as they are.
     """
     if new.shape != fitted.shape:
         return False
@@ -28,7 +60,9 @@ def is_seen(new: BinaryMatrix, fitted: np.ndarray, row_labels: list[object]) -> 
     return bool((new.values[both] == fitted[both]).all())
 
 
-def halves(V: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def halves(
+    V: Float[np.ndarray, "M N"], seed: int
+) -> tuple[Float[np.ndarray, "M N"], Float[np.ndarray, "M N"]]:
     """Two matrices of V's shape with a random half of each row's observed cells each.
 
     Of an odd number the larger half is scored (the second matrix).

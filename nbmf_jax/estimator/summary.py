@@ -1,21 +1,34 @@
-"""What is read off the draws: means, shares and numbers of components, intervals, tidy tables."""
+"""What is read off the draws: shares and numbers of components, tables of cells."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Hashable, Iterable, Sequence
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Float, Int
 
+from nbmf_jax.data.matrix import BinaryMatrix
 from nbmf_jax.posterior.align import MIN_SHARE
-from nbmf_jax.posterior.convert import Draws, draws_of, group
-from nbmf_jax.posterior.matching import simplex_of
-from nbmf_jax.posterior.predict import predict
+from nbmf_jax.posterior.convert import Container, group
+from nbmf_jax.posterior.draws import Draws, check_draws
+from nbmf_jax.posterior.predict import check_interval, expected_of, intervals_of
 from nbmf_jax.posterior.restore import data_of
 
-__all__ = ["cell_table", "component_names", "num_active", "num_nonempty", "shares_of"]
+__all__ = [
+    "Cells",
+    "cell_positions",
+    "cell_table",
+    "component_names",
+    "num_active",
+    "num_nonempty",
+    "shares_of",
+]
 
 _FEW_CELLS = 500  # more are faster by matrix products over the whole matrix
+
+Cells = str | Iterable[tuple[Hashable, Hashable]] | None  # "all", pairs of labels, None: blanks
+Positions = tuple[Int[np.ndarray, " cells"], Int[np.ndarray, " cells"]]  # rows and columns
 
 
 def component_names(number: int) -> list[str]:
@@ -23,40 +36,73 @@ def component_names(number: int) -> list[str]:
     return [f"component {k}" for k in range(number)]
 
 
-def shares_of(idata: Any, draws: Draws | None = None) -> np.ndarray:
-    """(S, K): part of the observed cells that each component explains, in every draw.
+def shares_of(idata: Container, draws: Draws | None = None) -> Float[np.ndarray, "S K"]:
+    """Part of the *observed* cells that each component explains, in every draw.
 
     A cell of row f has label k with probability w_fk, and where only H has the simplex (Dir-Beta)
     with probability h_kn.
+
+    Args:
+        idata: a fit with its data; without data all cells count as observed.
+        draws: those of `idata`, where they were checked before.
     """
-    draws = draws_of(idata) if draws is None else draws
+    draws = check_draws(idata) if draws is None else draws
     V = data_of(idata)
     observed = np.ones((draws.W.shape[1], draws.H.shape[2])) if V is None else ~np.isnan(V)
-    simplex = simplex_of(draws.W[0], draws.H[0])
-    if simplex.H and not simplex.W:
+    if draws.simplex.H and not draws.simplex.W:
         return np.tensordot(draws.H, observed.sum(0) / observed.sum(), (2, 0))
     return np.tensordot(draws.W, observed.sum(1) / observed.sum(), (1, 0))
 
 
-def num_active(shares: np.ndarray, min_share: float = MIN_SHARE) -> int:
+def num_active(shares: Float[np.ndarray, "S K"], min_share: float = MIN_SHARE) -> int:
     """Posterior median of the number of components with at least 1 % of the observed cells."""
     return int(np.median((shares >= min_share).sum(1)))
 
 
-def num_nonempty(idata: Any) -> int | None:
+def num_nonempty(idata: Container) -> int | None:
     """Posterior median of the number of components with at least one cell, where labels exist."""
     statistics = group(idata, "sample_stats")
     return int(np.median(statistics["num_active"])) if "num_active" in statistics else None
 
 
+def cell_positions(cells: Cells, data: BinaryMatrix, draws: Draws) -> Positions:
+    """Positions of the missing cells (None), of all cells ("all"), or of pairs of labels."""
+    if cells is None:
+        f, n = np.nonzero(~data.mask)
+        return f, n
+    if isinstance(cells, str):
+        if cells != "all":
+            raise ValueError(f"cells must be 'all' or pairs (row, column), got {cells!r}")
+        f, n = np.indices(data.shape)
+        return f.ravel(), n.ravel()
+    pairs = [(str(row), str(column)) for row, column in cells]
+    rows = _positions("row", draws.rows, [row for row, _ in pairs])
+    return rows, _positions("column", draws.columns, [column for _, column in pairs])
+
+
+def _positions(
+    dim: str, labels: Sequence[Hashable], wanted: list[str]
+) -> Int[np.ndarray, " cells"]:
+    index = pd.Index([str(label) for label in labels])
+    found = index.get_indexer(pd.Index(wanted))
+    if (found < 0).any():
+        absent = wanted[int(np.argmax(found < 0))]
+        raise ValueError(f"the fit has no {dim} {absent!r}; its {dim}s are {index[:5]}...")
+    return found
+
+
 def cell_table(
-    idata: Any, f: np.ndarray, n: np.ndarray, interval: float, draws: Draws | None = None
+    idata: Container,
+    f: Int[np.ndarray, " cells"],
+    n: Int[np.ndarray, " cells"],
+    interval: float,
+    draws: Draws | None = None,
 ) -> pd.DataFrame:
     """One line a cell: labels, what was observed, mean and interval of the probability of a one."""
-    draws = draws_of(idata) if draws is None else draws
+    draws = check_draws(idata) if draws is None else draws
     few = len(f) <= _FEW_CELLS
-    values = _few_cells(draws, f, n, interval) if few else _of_all(idata, f, n, interval)
-    if len(draws.W) == 1:  # a point estimate has no interval
+    values = _few_cells(draws, f, n, interval) if few else _many_cells(idata, draws, f, n, interval)
+    if draws.is_point:  # which has no interval
         values[1:] = np.nan
     V = data_of(idata)
     observed = np.full(len(f), np.nan) if V is None else V[f, n]
@@ -65,8 +111,10 @@ def cell_table(
     return pd.DataFrame({**table, **dict(zip(("mean", "lower", "upper"), values, strict=True))})
 
 
-def _few_cells(draws: Draws, f: np.ndarray, n: np.ndarray, interval: float) -> np.ndarray:
-    """(3, cells): mean, lower and upper end, cell by cell."""
+def _few_cells(
+    draws: Draws, f: Int[np.ndarray, " cells"], n: Int[np.ndarray, " cells"], interval: float
+) -> Float[np.ndarray, "3 cells"]:
+    """Mean, lower and upper end, cell by cell."""
     ends = [(1 - interval) / 2, (1 + interval) / 2]
     values = np.empty((3, len(f)))
     for i, (row, column) in enumerate(zip(f, n, strict=True)):
@@ -75,7 +123,14 @@ def _few_cells(draws: Draws, f: np.ndarray, n: np.ndarray, interval: float) -> n
     return values
 
 
-def _of_all(idata: Any, f: np.ndarray, n: np.ndarray, interval: float) -> np.ndarray:
-    prediction = predict(idata, interval=interval)
-    parts = prediction.mean, prediction.lower, prediction.upper
-    return np.stack([np.asarray(x)[f, n] for x in parts])
+def _many_cells(
+    idata: Container,
+    draws: Draws,
+    f: Int[np.ndarray, " cells"],
+    n: Int[np.ndarray, " cells"],
+    interval: float,
+) -> Float[np.ndarray, "3 cells"]:
+    """The same, chosen from the whole matrix."""
+    check_interval(interval)
+    parts = expected_of(idata, draws), *intervals_of(draws, interval)
+    return np.stack([x[f, n] for x in parts])

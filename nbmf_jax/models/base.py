@@ -13,6 +13,7 @@ from typing import ClassVar, Self
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from nbmf_jax.models.families import DIRICHLET, FAMILIES, Factor
@@ -138,7 +139,7 @@ class FactorModel:
         values = dict(zip(self.parameter_names(), self._values(), strict=True))
         return {name: value for name, value in values.items() if is_learned(value)}
 
-    def given(self, values: Mapping[str, Array | float]) -> Self:
+    def given(self, values: Mapping[str, Array | np.ndarray | float]) -> Self:
         """This model with its learned hyperparameters fixed.
 
         Args:

@@ -196,7 +196,9 @@ def sample_hdp(hdp: HDP, num_components: int) -> dict[str, jax.Array]:
     return {**sites, BASE_WEIGHTS: numpyro.sample(BASE_WEIGHTS, prior, infer=infer)}
 
 
-def concentration_of(hdp: HDP, values: Mapping[str, Array | float]) -> Float[Array, "*batch K"]:
+def concentration_of(
+    hdp: HDP, values: Mapping[str, Array | np.ndarray | float]
+) -> Float[Array, "*batch K"]:
     """g0 b, the Dirichlet parameter of every row; never 0, though b underflows in float32."""
     g0 = jnp.asarray(values.get("concentration", hdp.concentration))
     return above_zero(g0[..., None] * jnp.asarray(values[BASE_WEIGHTS]))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 __all__ = [
@@ -14,16 +17,21 @@ __all__ = [
     "mean_negative_log_likelihood",
 ]
 
+AnyArray = TypeVar("AnyArray", Array, np.ndarray)
+
 
 def above_zero(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """Keep positive numbers positive where they underflow."""
     return jnp.maximum(x, jnp.finfo(x.dtype).tiny)
 
 
-def inside(mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """Keep means inside (0, 1): rounding can carry a sum of products past 1."""
+def inside(mean: AnyArray) -> AnyArray:
+    """Keep means inside (0, 1): rounding can carry a sum of products past 1.
+
+    Takes JAX and NumPy arrays, and returns what it was given.
+    """
     info = jnp.finfo(mean.dtype)
-    return jnp.clip(mean, info.tiny, 1 - info.eps)
+    return mean.clip(info.tiny, 1 - info.eps)
 
 
 def bernoulli_mean(

@@ -7,21 +7,23 @@ recognised is in `matching`; here it is applied to ArviZ's container.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Hashable
 
 import numpy as np
 import pandas as pd
 import xarray as xr
+from jaxtyping import Int
 
-from nbmf_jax.posterior.convert import Draws, check_container, draws_of, group, with_
+from nbmf_jax.posterior.convert import Container, check_container, group, with_
+from nbmf_jax.posterior.draws import Draws, check_draws
 from nbmf_jax.posterior.matching import Matching, find_permutations
 
-__all__ = ["MIN_SHARE", "agreement", "align_components"]
+__all__ = ["MIN_SHARE", "agreement", "align_components", "align_draws"]
 
 MIN_SHARE = 0.01  # a component is found in a draw that gives it at least this part of the cells
 
 
-def align_components(idata: Any, max_iter: int = 50) -> Any:
+def align_components(idata: Container, max_iter: int = 50) -> Container:
     """Return `idata` with the components of every draw of every chain in one common order.
 
     Components are sorted by the part of the cells that they explain, largest first. W H of each
@@ -32,15 +34,19 @@ def align_components(idata: Any, max_iter: int = 50) -> Any:
 
     Args:
         idata: an `arviz.InferenceData` with draws of W and H (see `to_arviz`).
-        max_iter: most refinements of the pivot that draws are matched to; it stops by itself when
-            another one does not help, in our experience after 1 to 10.
+        max_iter: most refinements of the pivot that draws are matched to; they end when another
+            one does not improve the match, in our experience after 1 to 10.
     """
-    draws = draws_of(idata)
-    matching = find_permutations(draws.W, draws.H, _start(idata), max_iter)
+    return align_draws(idata, check_draws(idata), max_iter)
+
+
+def align_draws(idata: Container, draws: Draws, max_iter: int = 50) -> Container:
+    """`align_components` of a container whose draws were checked before."""
+    matching = find_permutations(draws.W, draws.H, draws.simplex, _start(idata), max_iter)
     order = matching.order.reshape(*draws.per_chain, -1)
     posterior = group(idata, "posterior")
     permuted = {
-        name: _permute(values, order)
+        str(name): _permute(values, order)
         for name, values in posterior.data_vars.items()
         if "component" in values.dims and name != "permutation"
     }
@@ -48,18 +54,20 @@ def align_components(idata: Any, max_iter: int = 50) -> Any:
     if before is not None:  # aligned once more: still relative to the sampler's own numbers
         order = np.take_along_axis(np.asarray(before), order, axis=-1)
     permutation = (("chain", "draw", "component"), order)
-    aligned = posterior.assign(**permuted, permutation=permutation)
+    aligned = posterior.assign({**permuted, "permutation": permutation})
     return with_(idata, posterior=aligned, alignment=_agreement(matching, draws))
 
 
-def _start(idata: Any) -> int:
+def _start(idata: Container) -> int:
     """The draw to start from: the one with the highest log joint where that is known."""
     statistics = group(idata, "sample_stats")
     return int(np.argmax(np.asarray(statistics["lp"]).ravel())) if "lp" in statistics else 0
 
 
-def _permute(values: Any, order: np.ndarray) -> Any:
-    """Reorder a variable's components, draw by draw."""
+def _permute(
+    values: xr.DataArray, order: Int[np.ndarray, "chain draw K"]
+) -> tuple[tuple[Hashable, ...], np.ndarray]:
+    """A variable's dimensions, and its values with the components reordered draw by draw."""
     axis = values.dims.index("component")
     shape = [order.shape[0], order.shape[1], *[1] * (values.ndim - 2)]
     shape[axis] = order.shape[2]
@@ -67,6 +75,7 @@ def _permute(values: Any, order: np.ndarray) -> Any:
 
 
 def _agreement(matching: Matching, draws: Draws) -> xr.Dataset:
+    """The group `alignment`: shares, how often each component is found, and how stably."""
     chains, num_draws = draws.per_chain
     shape = chains, num_draws, -1
     found = (matching.share >= MIN_SHARE).reshape(shape)
@@ -83,7 +92,7 @@ def _agreement(matching: Matching, draws: Draws) -> xr.Dataset:
     )
 
 
-def agreement(idata: Any, min_share: float = MIN_SHARE) -> pd.DataFrame:
+def agreement(idata: Container, min_share: float = MIN_SHARE) -> pd.DataFrame:
     """Which components are real? One line for each that holds at least `min_share` of the cells.
 
     Args:

@@ -1,4 +1,4 @@
-"""Which model predicts better? By cells hidden from the fit, or by PSIS-LOO from one fit each.
+"""Which model predicts better? Judged by cells hidden from the fit, or by PSIS-LOO of one fit each.
 
 Held out: the same random splits for all candidates, so that differences are paired. The training
 sets of repeated splits overlap, which makes their scores dependent; standard errors carry the
@@ -8,19 +8,21 @@ splits, instead of 1/J.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 import pandas as pd
+from jaxtyping import Float
 
-from nbmf_jax.data import as_binary_matrix
 from nbmf_jax.data.checks import check_count
+from nbmf_jax.data.matrix import as_binary_matrix
 from nbmf_jax.data.split import train_test_split
 from nbmf_jax.models.base import FactorModel
 from nbmf_jax.posterior.loo import compare_by_loo
 from nbmf_jax.posterior.predict import predict
-from nbmf_jax.posterior.refit import refitter
+from nbmf_jax.posterior.refit import Fit, refitter
 from nbmf_jax.posterior.scores import perplexity
 
 __all__ = ["Comparison", "compare"]
@@ -39,9 +41,9 @@ class Comparison(NamedTuple):
 
 def compare(
     candidates: dict[str, Any],
-    V: Any = None,
+    V: object = None,
     *,
-    key: Any = None,
+    key: jax.Array | None = None,
     method: str = "gibbs",
     num_splits: int = 5,
     test_fraction: float = 0.25,
@@ -79,7 +81,7 @@ def compare(
         raise ValueError("candidates must be a dict of at least two models or fits, by name")
     to_fit = {name: _is_to_fit(x) for name, x in candidates.items()}
     if not any(to_fit.values()):
-        return Comparison(*_by_loo(candidates, V, max_draws))
+        return _by_loo(candidates, V, max_draws)
     if not all(to_fit.values()):
         fitted = [name for name, x in to_fit.items() if not x]
         raise ValueError(
@@ -95,26 +97,28 @@ def compare(
     return Comparison(rank(scores, ratio), scores, [_explain(num_splits, test_fraction)])
 
 
-def _is_to_fit(candidate: Any) -> bool:
+def _is_to_fit(candidate: object) -> bool:
+    """Whether this is a model or a function, and not a fit."""
     return isinstance(candidate, FactorModel) or (
         callable(candidate) and not hasattr(candidate, "get_samples")
     )
 
 
-def _by_loo(candidates: dict[str, Any], V: Any, max_draws: int) -> tuple[Any, None, list[str]]:
+def _by_loo(candidates: Mapping[str, object], V: object, max_draws: int) -> Comparison:
     table, notes = compare_by_loo(candidates, V, check_count("max_draws", max_draws, minimum=10))
-    return table, None, notes
+    return Comparison(table, None, notes)
 
 
 def _score_splits(
-    key: jax.Array, fits: dict[str, Any], V: Any, num_splits: int, test_fraction: float
+    key: jax.Array, fits: Mapping[str, Fit], V: object, num_splits: int, test_fraction: float
 ) -> tuple[pd.DataFrame, float]:
     """Perplexity (split, candidate), and the number of test cells per training cell."""
     data = as_binary_matrix(V, require_observed=True)
     rows = []
     for key_of_split in jax.random.split(key, num_splits):
         key_split, key_fit = jax.random.split(key_of_split)
-        train, test = train_test_split(key_split, data.values, test_fraction)
+        parts = train_test_split(key_split, data.values, test_fraction)
+        train, test = map(np.asarray, parts)
         rows.append(
             {name: perplexity(_expected(fit(key_fit, train)), test) for name, fit in fits.items()}
         )
@@ -122,7 +126,8 @@ def _score_splits(
     return scores, np.isfinite(test).sum() / np.isfinite(train).sum()
 
 
-def _expected(result: Any) -> Any:
+def _expected(result: object) -> Float[np.ndarray, "F N"] | pd.DataFrame:
+    """Probability of a one in every cell, which a function may have returned itself."""
     return result if isinstance(result, np.ndarray) else predict(result).mean
 
 

@@ -7,16 +7,34 @@ alone, so that the container of ArviZ 1.x will be a change in one place. Groups 
 from __future__ import annotations
 
 import os
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 import arviz as az
+import jax
 import numpy as np
+import xarray as xr
 
-from nbmf_jax.posterior import extra_groups, sources
+from nbmf_jax.data.atomic import written_whole
+from nbmf_jax.inference.posterior_draws import Arrays, PosteriorDraws
+from nbmf_jax.models.base import FactorModel
+from nbmf_jax.posterior import groups, sources
+from nbmf_jax.posterior.simplex import simplex_record
 
-__all__ = ["DIMS", "Draws", "container", "draws_of", "group", "load", "save", "to_arviz", "with_"]
+__all__ = [
+    "DIMS",
+    "Container",
+    "check_container",
+    "container",
+    "group",
+    "is_container",
+    "load",
+    "save",
+    "to_arviz",
+    "with_",
+]
 
+Container: TypeAlias = az.InferenceData
 DIMS = {
     "W": ["row", "component"],
     "H": ["component", "column"],
@@ -27,23 +45,24 @@ DIMS = {
 
 
 def to_arviz(
-    result: Any,
-    V: Any = None,
+    result: object,
+    V: object = None,
     *,
     expected: bool = False,
     log_likelihood: bool = False,
     posterior_predictive: bool = False,
     prior: int = 0,
     num_samples: int = 1000,
-    key: Any = None,
+    key: jax.Array | None = None,
     max_bytes: float = 2 * 2**30,
-) -> az.InferenceData:
+) -> Container:
     """Draws, statistics and data of a fit, in ArviZ's container.
 
     Args:
         result: a finished `numpyro.infer.MCMC` run of a `BetaDir`, `DirBeta` or `DirDir` (by
-            `CollapsedGibbs` or NumPyro's own kernels), a `VariationalPosterior` or
-            `PointEstimate`, or a fitted estimator (whose `idata_` is returned).
+            `CollapsedGibbs` or NumPyro's own kernels) or of a model with sites W and H,
+            `PosteriorDraws`, a `VariationalPosterior` or `PointEstimate`, or a fitted estimator
+            (whose `idata_` is returned).
         V: the data with their labels (a DataFrame). Needed only when an MCMC run got a bare array
             and the labels matter, or to keep the data of a variational fit.
         expected: also keep W H of every draw, as `expected` in the posterior.
@@ -74,31 +93,34 @@ def to_arviz(
                 "variational posterior itself is converted"
             )
         return getattr(result, "idata_", result)
-    found = sources.read(result, V, num_samples, key)
-    groups = extra_groups.build(
-        found,
-        expected=expected,
-        log_likelihood=log_likelihood,
-        posterior_predictive=posterior_predictive,
-        prior=prior,
-        key=key,
-        max_bytes=max_bytes,
+    draws = sources.read(result, V, num_samples, key)
+    labels = sources.labels_of(result, V, draws)
+    wanted = groups.Wanted(expected, log_likelihood, posterior_predictive, prior, key, max_bytes)
+    built = groups.build(draws, labels, wanted)
+    numbers = {"component": np.arange(draws.samples["W"].shape[-1])}
+    idata = container(
+        built.groups, coords={**numbers, **labels}, dims=built.dims, attrs=_origin(draws)
     )
-    labels = {"component": np.arange(found.samples["W"].shape[-1]), **found.labels}
-    idata = container(groups.groups, coords=labels, dims=groups.dims, attrs=found.attrs)
     located = {
-        name: idata[name].assign_coords(coords) for name, coords in groups.coordinates.items()
+        name: idata[name].assign_coords(coords) for name, coords in built.coordinates.items()
     }
     return with_(idata, **located)
 
 
+def _origin(draws: PosteriorDraws) -> dict[str, str]:
+    """What the posterior says about the model that it is of."""
+    known = isinstance(draws.model, FactorModel)
+    kind = {"model_class": type(draws.model).__name__} if known else {}
+    return {"model": repr(draws.model), **kind, **simplex_record(draws.simplex)}
+
+
 def container(
-    groups: dict[str, dict[str, np.ndarray]],
+    groups: Mapping[str, Arrays],
     *,
-    coords: dict[str, Any] | None = None,
-    dims: dict[str, dict[str, list[str]]] | None = None,
-    attrs: dict[str, Any] | None = None,
-) -> az.InferenceData:
+    coords: Mapping[str, Sequence[object] | np.ndarray] | None = None,
+    dims: Mapping[str, Mapping[str, list[str]]] | None = None,
+    attrs: Mapping[str, str] | None = None,
+) -> Container:
     """A container of groups of named arrays; draws have leading axes chain and draw.
 
     `dims` are given by group, since a name may have other dimensions in another group.
@@ -113,12 +135,12 @@ def container(
     return idata
 
 
-def is_container(result: Any) -> bool:
+def is_container(result: object) -> bool:
     """Whether this is ArviZ's container."""
     return isinstance(result, az.InferenceData)
 
 
-def check_container(idata: Any, name: str = "idata") -> Any:
+def check_container(idata: object, name: str = "idata") -> Container:
     """Refuse what is not ArviZ's container."""
     if not is_container(idata):
         raise TypeError(
@@ -128,76 +150,23 @@ def check_container(idata: Any, name: str = "idata") -> Any:
     return idata
 
 
-def group(idata: az.InferenceData, name: str) -> Any:
-    """The xarray dataset of a group; an empty dict if the container has no such group."""
-    return idata[name] if name in idata.groups() else {}
+def group(idata: Container, name: str) -> xr.Dataset:
+    """The dataset of a group; an empty one if the container has no such group."""
+    return idata[name] if name in idata.groups() else xr.Dataset()
 
 
-def with_(idata: az.InferenceData, **groups: Any) -> az.InferenceData:
+def with_(idata: Container, **groups: xr.Dataset) -> Container:
     """A copy of the container with these groups (datasets) added or replaced; others are shared."""
     kept = {name: idata[name] for name in idata.groups()}
     return az.InferenceData(**{**kept, **groups})
 
 
-class Draws(NamedTuple):
-    """Draws of the factors without their container, all chains one after the other."""
-
-    W: np.ndarray  # (S, F, K)
-    H: np.ndarray  # (S, K, N)
-    chains: list[Any]  # labels of the C chains, S / C draws each
-    rows: list[Any]
-    columns: list[Any]
-
-    @property
-    def per_chain(self) -> tuple[int, int]:
-        """(number of chains, draws a chain)."""
-        return len(self.chains), len(self.W) // len(self.chains)
-
-
-def draws_of(idata: Any) -> Draws:
-    """The draws of W and H, checked."""
-    posterior = group(check_container(idata), "posterior")
-    absent = [name for name in ("W", "H") if name not in posterior]
-    if absent:
-        raise ValueError(
-            f"idata's posterior has no {' and no '.join(absent)}; it has {sorted(posterior)}. "
-            f"Keep both factors: do not drop a site with extra_fields=('~z.H',)"
-        )
-    # Loaded for good: a container read from a file would unpack them again at every use.
-    W, H = (_flat(posterior[name].load(), name) for name in ("W", "H"))
-    labels = {dim: posterior[dim].values.tolist() for dim in ("chain", "row", "column")}
-    return Draws(W, H, labels["chain"], labels["row"], labels["column"])
-
-
-def _flat(array: Any, name: str) -> np.ndarray:
-    try:
-        values = np.asarray(array.transpose("chain", "draw", *DIMS[name]))
-    except ValueError:
-        raise ValueError(
-            f"{name} has dimensions {array.dims}, but must have chain, draw, "
-            f"{', '.join(DIMS[name])}; `to_arviz` names them so"
-        ) from None
-    for chain, draws in zip(array["chain"].values, values, strict=True):
-        if not np.isfinite(draws.sum()):  # without an array of booleans as large as the draws
-            draw = int(np.argmax(~np.isfinite(draws.sum((1, 2)))))
-            raise ValueError(
-                f"{name} has NaN or infinite draws: first at draw {draw} of chain {chain}. The "
-                f"sampler broke down there; leave out that chain, idata.sel(chain=[...])"
-            )
-    return values.reshape(-1, *values.shape[2:])
-
-
-def save(idata: az.InferenceData, path: str | os.PathLike[str]) -> None:
-    """Write netCDF, complete or not at all: under a temporary name first, then renamed."""
-    path = Path(path)
-    temporary = path.with_name(path.name + ".part")
-    try:
+def save(idata: Container, path: str | os.PathLike[str]) -> None:
+    """Write netCDF, complete or not at all."""
+    with written_whole(path) as temporary:
         idata.to_netcdf(str(temporary), engine="h5netcdf")
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
-def load(path: str | os.PathLike[str]) -> az.InferenceData:
+def load(path: str | os.PathLike[str]) -> Container:
     """Read what `save` wrote."""
     return az.from_netcdf(str(path), engine="h5netcdf")

@@ -1,25 +1,30 @@
-"""Did the chains converge? First asked of quantities that no relabelling of components changes.
+"""Did the chains converge? R-hat and effective sample sizes, and what they mean in words.
 
-Then, with the components aligned, of W and H themselves: which components do all chains find?
+They are computed for quantities that no relabelling of components changes, and then, with the
+components aligned, for W and H themselves: which components do all chains find?
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 import arviz as az
 import numpy as np
 import pandas as pd
+import xarray as xr
+from jaxtyping import Float, Real
 
 from nbmf_jax.data.checks import check_count
 from nbmf_jax.posterior import verdict as words
-from nbmf_jax.posterior.align import MIN_SHARE, agreement, align_components
-from nbmf_jax.posterior.convert import container, draws_of, group
+from nbmf_jax.posterior.align import MIN_SHARE, agreement, align_draws
+from nbmf_jax.posterior.convert import Container, container, group
+from nbmf_jax.posterior.draws import Draws, check_draws
 from nbmf_jax.posterior.invariants import Invariants, invariants
 
-__all__ = ["Diagnosis", "diagnose"]
+__all__ = ["Diagnosis", "diagnose", "diagnose_draws"]
 
-_ENTRIES_OF_COMPONENT = 20  # entries of w_k and of h_k looked at, those that matter most
+_ENTRIES_OF_COMPONENT = 20  # the largest entries of w_k and of h_k, which are looked at
 _WORST = {"r_hat": "max", "ess_bulk": "min", "ess_tail": "min"}
 
 
@@ -30,8 +35,8 @@ class Diagnosis(NamedTuple):
     verdict: str
     converged: bool
     components: pd.DataFrame  # aligned components: agreement scores, r_hat and ESS of W and H
-    trapped: list[Any]  # chains that stay in a worse mode than the others
-    quantities: Any  # an InferenceData of the invariant quantities, for ArviZ's plots
+    trapped: list[Hashable]  # chains that stay in a worse mode than the others
+    quantities: Container  # the invariant quantities, for ArviZ's plots
 
     def __str__(self) -> str:
         whole, three = "{:.0f}".format, "{:.3f}".format
@@ -50,9 +55,9 @@ class Diagnosis(NamedTuple):
 
 
 def diagnose(
-    idata: Any, num_entries: int = 200, seed: int = 0, *, seconds: float | None = None
+    idata: Container, num_entries: int = 200, seed: int = 0, *, seconds: float | None = None
 ) -> Diagnosis:
-    """Rank-normalised split R-hat, bulk and tail ESS of relabelling-proof quantities.
+    """Rank-normalised split R-hat, bulk and tail ESS of quantities that no relabelling changes.
 
     Args:
         idata: an InferenceData with draws of W and H (see `to_arviz`).
@@ -68,20 +73,30 @@ def diagnose(
         `.trapped`, and look at `.plot("trace")`, `.plot("rank")`, `.plot("autocorr")`.
     """
     num_entries = check_count("num_entries", num_entries)
-    draws = draws_of(idata)
-    found = invariants(idata, num_entries, seed)
+    return diagnose_draws(idata, check_draws(idata), num_entries, seed, seconds)
+
+
+def diagnose_draws(
+    idata: Container,
+    draws: Draws,
+    num_entries: int = 200,
+    seed: int = 0,
+    seconds: float | None = None,
+) -> Diagnosis:
+    """`diagnose` of a container whose draws were checked before."""
+    found = invariants(idata, draws, num_entries, seed)
     table = _table(found)
     seconds = _check_seconds(idata, seconds)
     if seconds is not None:
         table["ess_per_second"] = table["ess_bulk"] / seconds
-    aligned = idata if "found" in group(idata, "alignment") else align_components(idata)
+    aligned = idata if "found" in group(idata, "alignment") else align_draws(idata, draws)
     components = _components(aligned)
     trapped = words.find_trapped(found, draws.chains)
     verdict, converged = words.verdict(table, components, trapped, *draws.per_chain)
     return Diagnosis(table, verdict, converged, components, [*trapped], _quantities(found, draws))
 
 
-def _check_seconds(idata: Any, seconds: Any) -> float | None:
+def _check_seconds(idata: Container, seconds: float | None) -> float | None:
     if seconds is None:
         seconds = group(idata, "posterior").attrs.get("sampling_time")  # ArviZ's name for it
     if seconds is not None and not seconds > 0:
@@ -90,7 +105,7 @@ def _check_seconds(idata: Any, seconds: Any) -> float | None:
 
 
 def _table(found: Invariants) -> pd.DataFrame:
-    rows: dict[str, Any] = {name: _row(values) for name, values in found.scalars.items()}
+    rows = {name: pd.Series(_row(values)) for name, values in found.scalars.items()}
     per_entry = _rows(found.random_entries)
     rows["W H, median entry"] = per_entry.median()
     rows["W H, worst entry"] = per_entry.agg(_WORST)
@@ -98,12 +113,15 @@ def _table(found: Invariants) -> pd.DataFrame:
     return pd.DataFrame(rows).T[["r_hat", "ess_bulk", "ess_tail"]]
 
 
-def _rows(values: np.ndarray) -> pd.DataFrame:
+def _rows(values: Float[np.ndarray, "chain draw entry"]) -> pd.DataFrame:
     return pd.DataFrame([_row(values[..., i]) for i in range(values.shape[-1])])
 
 
-def _row(values: np.ndarray) -> dict[str, float]:
-    """R-hat and ESS of (chain, draw) values; a constant quantity has none, and none is needed."""
+def _row(values: Real[np.ndarray, "chain draw"]) -> dict[str, float]:
+    """R-hat and ESS of a quantity.
+
+    A constant has none; it gets 1 and the number of draws, which count as converged.
+    """
     if np.ptp(values) == 0:
         return {"r_hat": 1.0, "ess_bulk": float(values.size), "ess_tail": float(values.size)}
     several = len(values) > 1 and values.shape[1] >= 4
@@ -114,9 +132,12 @@ def _row(values: np.ndarray) -> dict[str, float]:
     }
 
 
-def _components(aligned: Any) -> pd.DataFrame:
-    """Agreement scores of the components in use, with R-hat and ESS: the worse of w_k and h_k, for
-    each of them the median over its leading entries."""
+def _components(aligned: Container) -> pd.DataFrame:
+    """Agreement scores of the components in use, with R-hat and ESS.
+
+    These are the worse ones of w_k and h_k, for each of which the median over its leading entries
+    is taken.
+    """
     table = agreement(aligned, MIN_SHARE)
     posterior = group(aligned, "posterior")
     rows = []
@@ -129,13 +150,13 @@ def _components(aligned: Any) -> pd.DataFrame:
     return table.set_axis([f"component {k}" for k in table.index])
 
 
-def _leading(values: Any, dim: str) -> np.ndarray:
-    """The largest entries of a factor's column or row: where the component has its say."""
+def _leading(values: xr.DataArray, dim: str) -> Float[np.ndarray, "chain draw entry"]:
+    """The entries of a component that are largest on average."""
     draws = np.asarray(values.transpose("chain", "draw", dim))
     return draws[..., np.argsort(-draws.mean((0, 1)), kind="stable")[:_ENTRIES_OF_COMPONENT]]
 
 
-def _quantities(found: Invariants, draws: Any) -> Any:
+def _quantities(found: Invariants, draws: Draws) -> Container:
     shown = {name: np.asarray(x, float) for name, x in found.scalars.items()}
     shown["components in use"] = found.used.astype(float)
     shown["W H where chains differ most"] = found.worst_entries[..., 0]

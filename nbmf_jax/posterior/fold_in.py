@@ -6,21 +6,25 @@ cells are predicted. The components do not learn from it: for that, fit again.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
+from jaxtyping import Array, Float, Int
 
-from nbmf_jax.data import BinaryMatrix, as_binary_matrix
 from nbmf_jax.data.checks import check_count
+from nbmf_jax.data.matrix import BinaryMatrix, as_binary_matrix
 from nbmf_jax.inference.new_rows import average_over_draws
-from nbmf_jax.models.base import check_model
-from nbmf_jax.posterior.convert import Draws, draws_of, group, is_container, to_arviz
+from nbmf_jax.models.base import FactorModel, check_model
+from nbmf_jax.models.families import Factor
+from nbmf_jax.posterior.convert import Container, group, to_arviz
+from nbmf_jax.posterior.draws import Draws, check_draws
 from nbmf_jax.posterior.restore import kind_of
+from nbmf_jax.posterior.sources import FactorPosterior
 
-__all__ = ["FoldIn", "fold_in"]
+__all__ = ["FoldIn", "fold_in", "fold_in_draws"]
 
 
 class FoldIn(NamedTuple):
@@ -31,15 +35,15 @@ class FoldIn(NamedTuple):
 
 
 def fold_in(
-    result: Any,
-    V_new: Any,
+    result: object,
+    V_new: object,
     *,
     axis: str = "row",
     method: str | None = None,
     num_draws: int = 100,
     num_sweeps: int = 50,
-    key: Any = None,
-    model: Any = None,
+    key: jax.Array | None = None,
+    model: FactorModel | None = None,
 ) -> FoldIn:
     """Posterior mean of W's new rows (or H's new columns) given their observed cells.
 
@@ -66,7 +70,7 @@ def fold_in(
     """
     if axis not in ("row", "column"):
         raise ValueError(f"axis must be 'row' or 'column', got {axis!r}")
-    by_mean = method in (None, "cvb0") and _has_mean(result)
+    by_mean = method in (None, "cvb0") and isinstance(result, FactorPosterior)
     method = _check_method(method, by_mean)
     num_sweeps, num_draws = (
         check_count(name, value)
@@ -74,23 +78,52 @@ def fold_in(
     )
     key = jax.random.key(0) if key is None else key
     idata = to_arviz(result, num_samples=1 if by_mean else num_draws, key=key)
-    draws = draws_of(idata)
-    new = _check_new(V_new, axis, draws)
+    draws = check_draws(idata)
+    return fold_in_draws(
+        idata,
+        draws,
+        _check_new(V_new, axis, draws),
+        axis=axis,
+        variational=method == "cvb0",
+        num_draws=num_draws,
+        num_sweeps=num_sweeps,
+        key=key,
+        model=model,
+        mean=result.mean() if by_mean and isinstance(result, FactorPosterior) else None,
+    )
+
+
+def fold_in_draws(
+    idata: Container,
+    draws: Draws,
+    new: BinaryMatrix,
+    *,
+    axis: str = "row",
+    variational: bool = False,
+    num_draws: int = 100,
+    num_sweeps: int = 50,
+    key: jax.Array | None = None,
+    model: FactorModel | None = None,
+    mean: dict[str, jax.Array] | None = None,
+) -> FoldIn:
+    """`fold_in` of what was checked before: draws that fit the new rows or columns.
+
+    `mean`, W (F, K) and H (K, N), is used in place of the draws where it is given.
+    """
+    key = jax.random.key(0) if key is None else key
     chosen = np.linspace(0, len(draws.W) - 1, min(num_draws, len(draws.W))).round().astype(int)
-    prior = _prior(idata, model, axis, _orders(idata, draws), chosen)
-    X = _other_factor(result.mean() if by_mean else None, axis, draws, chosen)
+    kind = _kind(idata, model)
+    own = kind.W if axis == "row" else kind.H
+    prior = _prior(idata, model, own, axis, _orders(idata, draws), chosen)
+    X = _other_factor(mean, axis, draws, chosen)
     values = jnp.asarray(new.values if axis == "row" else new.values.T, X.dtype)
     factor, expected = average_over_draws(
-        key, X, values, prior, num_sweeps=num_sweeps, variational=method == "cvb0"
+        key, X, values, own.family, prior, num_sweeps=num_sweeps, variational=variational
     )
     return _labelled(np.asarray(factor), np.asarray(expected), axis, new, draws)
 
 
-def _has_mean(result: Any) -> bool:
-    return not is_container(result) and hasattr(result, "mean") and hasattr(result, "expected")
-
-
-def _check_method(method: Any, by_mean: bool) -> str:
+def _check_method(method: object, by_mean: bool) -> str:
     if method is None:
         return "cvb0" if by_mean else "gibbs"
     if method not in ("gibbs", "cvb0"):
@@ -98,7 +131,7 @@ def _check_method(method: Any, by_mean: bool) -> str:
     return str(method)
 
 
-def _check_new(V_new: Any, axis: str, draws: Draws) -> BinaryMatrix:
+def _check_new(V_new: object, axis: str, draws: Draws) -> BinaryMatrix:
     new = as_binary_matrix(V_new, name="V_new")
     fitted = draws.columns if axis == "row" else draws.rows
     labels = new.column_labels if axis == "row" else new.row_labels
@@ -117,35 +150,49 @@ def _check_new(V_new: Any, axis: str, draws: Draws) -> BinaryMatrix:
     return new
 
 
-def _orders(idata: Any, draws: Draws) -> np.ndarray:
-    """(S, K) the sampler's own numbers of each draw's components, in which priors are given."""
+def _orders(idata: Container, draws: Draws) -> Int[np.ndarray, "S K"]:
+    """The sampler's own numbers of each draw's components, in which priors are given."""
     posterior = group(idata, "posterior")
     if "permutation" in posterior:
         return np.asarray(posterior["permutation"]).reshape(len(draws.W), -1)
     return np.tile(np.arange(draws.W.shape[2]), (len(draws.W), 1))
 
 
-def _prior(
-    idata: Any, model: Any, axis: str, orders: np.ndarray, chosen: np.ndarray
-) -> tuple[jax.Array, ...]:
-    """(S, K) parameters of the new vectors in the chosen draws, one or two of them."""
+def _kind(idata: Container, model: FactorModel | None) -> type[FactorModel]:
+    """The class of the model that was fitted."""
     kind = kind_of(idata) if model is None else type(check_model(model))
     if kind is None:
         raise ValueError("result does not know its model, and so not the prior: pass `model`")
-    names = kind.W.parameters if axis == "row" else kind.H.parameters
+    if not (kind.W.family.on_simplex or kind.H.family.on_simplex):
+        raise ValueError(f"fold_in is not worked out for {kind.name}: no factor is on the simplex")
+    return kind
+
+
+def _prior(
+    idata: Container,
+    model: FactorModel | None,
+    own: Factor,
+    axis: str,
+    orders: Int[np.ndarray, "S K"],
+    chosen: Int[np.ndarray, " D"],
+) -> tuple[Float[Array, "D K"], ...]:
+    """Parameters of the prior of the new vectors in the chosen draws: one table, or two."""
     posterior, K = group(idata, "posterior"), orders.shape[1]
 
-    def values(name: str) -> jax.Array:
+    def values(name: str) -> Float[Array, "D K"]:
         if model is None and name in posterior:  # learned: its draws, in the order of the draws
             drawn = np.asarray(posterior[name]).reshape(len(orders), -1)
             return jnp.asarray(np.broadcast_to(drawn, (len(orders), K))[chosen])
         fixed = _fixed_value(idata, model, name, axis)
         return jnp.asarray(np.broadcast_to(fixed, K)[orders[chosen]])
 
-    return tuple(values(name) for name in names)
+    return tuple(values(name) for name in own.parameters)
 
 
-def _fixed_value(idata: Any, model: Any, name: str, axis: str) -> np.ndarray:
+def _fixed_value(
+    idata: Container, model: FactorModel | None, name: str, axis: str
+) -> Float[np.ndarray, "*K"]:
+    """A hyperparameter of the fit, or of `model`: one number, or one per component."""
     constants = group(idata, "constant_data")
     if model is None and name not in constants:
         raise ValueError(f"result does not know {name} of its model: pass `model`")
@@ -160,8 +207,10 @@ def _fixed_value(idata: Any, model: Any, name: str, axis: str) -> np.ndarray:
     return value
 
 
-def _other_factor(mean: Any, axis: str, draws: Draws, chosen: np.ndarray) -> jax.Array:
-    """(S, K, N): H, or for new columns W transposed."""
+def _other_factor(
+    mean: dict[str, jax.Array] | None, axis: str, draws: Draws, chosen: Int[np.ndarray, " D"]
+) -> Float[Array, "D K N"]:
+    """H, or for new columns W transposed: of the chosen draws, or the mean as a single one."""
     if mean is not None:
         return (mean["H"] if axis == "row" else mean["W"].T)[None]
     factor = draws.H[chosen] if axis == "row" else draws.W[chosen].swapaxes(1, 2)
@@ -169,7 +218,11 @@ def _other_factor(mean: Any, axis: str, draws: Draws, chosen: np.ndarray) -> jax
 
 
 def _labelled(
-    factor: np.ndarray, expected: np.ndarray, axis: str, new: BinaryMatrix, draws: Draws
+    factor: Float[np.ndarray, "M K"],
+    expected: Float[np.ndarray, "M N"],
+    axis: str,
+    new: BinaryMatrix,
+    draws: Draws,
 ) -> FoldIn:
     components = pd.RangeIndex(factor.shape[1], name="component")
     if axis == "row":

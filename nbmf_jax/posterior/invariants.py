@@ -7,13 +7,17 @@ the numbering.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import xarray as xr
+from jaxtyping import Float, Int, Real
 
+from nbmf_jax.models.likelihood import inside
 from nbmf_jax.posterior.align import MIN_SHARE
-from nbmf_jax.posterior.convert import Draws, draws_of, group
-from nbmf_jax.posterior.matching import shares, simplex_of
+from nbmf_jax.posterior.convert import Container, group
+from nbmf_jax.posterior.draws import Draws
+from nbmf_jax.posterior.matching import shares
 from nbmf_jax.posterior.predict import mean_of_products
 from nbmf_jax.posterior.restore import data_of
 
@@ -23,17 +27,18 @@ _CELLS_OF_LIKELIHOOD = 20_000  # enough to tell chains apart, and quick for any 
 
 
 class Invariants(NamedTuple):
-    """Each (chain, draw), and (chain, draw, entry) for entries of W H."""
+    """Quantities of every draw, and some entries of W H of every draw."""
 
-    scalars: dict[str, np.ndarray]
-    random_entries: np.ndarray
-    worst_entries: np.ndarray  # where the chains' means differ most, in standard deviations
-    used: np.ndarray  # components with at least 1 % of the cells
+    scalars: dict[str, Real[np.ndarray, "chain draw"]]
+    random_entries: Float[np.ndarray, "chain draw entry"]
+    # where the chains' means differ most, in standard deviations
+    worst_entries: Float[np.ndarray, "chain draw entry"]
+    used: Int[np.ndarray, "chain draw"]  # components with at least 1 % of the cells
 
 
-def invariants(idata: Any, num_entries: int, seed: int) -> Invariants:
-    """Read or compute them all."""
-    draws, V, rng = draws_of(idata), data_of(idata), np.random.default_rng(seed)
+def invariants(idata: Container, draws: Draws, num_entries: int, seed: int) -> Invariants:
+    """Read them from the container, or compute them from its draws."""
+    V, rng = data_of(idata), np.random.default_rng(seed)
     statistics = group(idata, "sample_stats")
     names = {"lp": "log joint", "num_active": "active components"}
     scalars = {label: np.asarray(statistics[x]) for x, label in names.items() if x in statistics}
@@ -42,7 +47,7 @@ def invariants(idata: Any, num_entries: int, seed: int) -> Invariants:
         rows = _rows_of_likelihood(V.shape, rng)
         some = "" if len(rows) == len(V) else f" of {len(rows)} rows"
         scalars[f"log-likelihood{some}"] = _log_likelihood(draws, V, rows)
-    share = shares(draws.W, draws.H, simplex_of(draws.W[0], draws.H[0]))
+    share = shares(draws.W, draws.H, draws.simplex)
     total = draws.W.shape[1] * draws.H.shape[2]
     cells = rng.permutation(total)[:num_entries]
     num_worst = max(1, min(num_entries, total // 10))
@@ -54,14 +59,16 @@ def invariants(idata: Any, num_entries: int, seed: int) -> Invariants:
     )
 
 
-def _learned(posterior: Any) -> dict[str, np.ndarray]:
+def _learned(posterior: xr.Dataset) -> dict[str, Float[np.ndarray, "chain draw"]]:
     """Learned hyperparameters that all components share."""
     shared = (name for name, values in posterior.items() if values.dims == ("chain", "draw"))
     return {str(name): np.asarray(posterior[name]) for name in shared}
 
 
-def _entries(draws: Draws, cells: np.ndarray) -> np.ndarray:
-    """(chain, draw, entry) of W H at some cells, without forming W H of any draw."""
+def _entries(
+    draws: Draws, cells: Int[np.ndarray, " entry"]
+) -> Float[np.ndarray, "chain draw entry"]:
+    """W H at some cells (numbered row by row), without forming W H of any draw."""
     f, n = np.divmod(cells, draws.H.shape[2])
     entries = [
         np.einsum("sk,sk->s", draws.W[:, i], draws.H[:, :, j]) for i, j in zip(f, n, strict=True)
@@ -69,7 +76,7 @@ def _entries(draws: Draws, cells: np.ndarray) -> np.ndarray:
     return np.stack(entries, axis=-1).reshape(*draws.per_chain, len(cells))
 
 
-def _where_chains_differ(draws: Draws, number: int) -> np.ndarray:
+def _where_chains_differ(draws: Draws, number: int) -> Int[np.ndarray, " entry"]:
     """Cells with the largest spread of the chains' means of W H; one chain is cut into halves."""
     chains, num_draws = draws.per_chain
     parts = np.array_split(np.arange(chains * num_draws), max(chains, 2))
@@ -80,18 +87,21 @@ def _where_chains_differ(draws: Draws, number: int) -> np.ndarray:
     return np.argsort(-(spread / np.sqrt(p * (1 - p))).ravel(), kind="stable")[:number]
 
 
-def _rows_of_likelihood(shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+def _rows_of_likelihood(
+    shape: tuple[int, ...], rng: np.random.Generator
+) -> Int[np.ndarray, " rows"]:
     """All rows, or as many random ones as make enough cells."""
     return np.sort(rng.permutation(shape[0])[: max(1, _CELLS_OF_LIKELIHOOD // shape[1])])
 
 
-def _log_likelihood(draws: Draws, V: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """(chain, draw) log p(V | W, H) of these rows."""
+def _log_likelihood(
+    draws: Draws, V: Float[np.ndarray, "F N"], rows: Int[np.ndarray, " rows"]
+) -> Float[np.ndarray, "chain draw"]:
+    """log p(V | W, H) of these rows."""
     ones, zeros = V[rows] == 1, V[rows] == 0
-    info = np.finfo(draws.W.dtype)
     out = np.empty(len(draws.W))
     for s, (w, h) in enumerate(zip(draws.W, draws.H, strict=True)):
-        mean = (w[rows] @ h).clip(info.tiny, 1 - info.eps)
+        mean = inside(w[rows] @ h)
         seen = np.where(ones, mean, np.where(zeros, 1 - mean, 1))
         out[s] = np.log(seen).sum(dtype=float)
     return out.reshape(draws.per_chain)

@@ -5,15 +5,17 @@ Every *observed* cell is a point; missing cells never are.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
 
 import arviz as az
 import numpy as np
 import pandas as pd
+from jaxtyping import Float
 
-from nbmf_jax.data import as_binary_matrix
-from nbmf_jax.posterior.convert import Draws, container, draws_of, is_container, to_arviz
-from nbmf_jax.posterior.extra_groups import check_size, pointwise_log_likelihood
+from nbmf_jax.data.matrix import as_binary_matrix
+from nbmf_jax.posterior.convert import container, is_container, to_arviz
+from nbmf_jax.posterior.draws import Draws, check_draws
+from nbmf_jax.posterior.groups import check_size, pointwise_log_likelihood
 from nbmf_jax.posterior.restore import data_of
 from nbmf_jax.posterior.sources import storable_labels
 
@@ -24,11 +26,11 @@ _MAX_BYTES = 4 * 2**30
 
 
 def compare_by_loo(
-    candidates: dict[str, Any], V: Any, max_draws: int
+    candidates: Mapping[str, object], V: object, max_draws: int
 ) -> tuple[pd.DataFrame, list[str]]:
     """ArviZ's ranking with the share of unreliable cells, and what to say about them."""
     results = {name: loo(result, V, max_draws) for name, result in candidates.items()}
-    cells = {name: x.n_data_points for name, x in results.items()}
+    cells = {name: int(x.n_data_points) for name, x in results.items()}
     if len(set(cells.values())) > 1:
         raise ValueError(f"the fits are of different data: numbers of observed cells are {cells}")
     table = az.compare(results, ic="loo")
@@ -37,10 +39,10 @@ def compare_by_loo(
     return table, [_note(name, share, cells[name]) for name, share in bad.items() if share > 0]
 
 
-def loo(result: Any, V: Any = None, max_draws: int = 1000) -> Any:
+def loo(result: object, V: object = None, max_draws: int = 1000) -> az.ELPDData:
     """`arviz.loo`, pointwise, of a fit; the log-likelihood is computed here, from W and H."""
     idata = result if is_container(result) else to_arviz(result, V)
-    draws = draws_of(idata)
+    draws = check_draws(idata)
     data = data_of(idata) if V is None else _check_data(V, draws)
     if data is None:
         raise ValueError("LOO needs the data, which this fit does not hold: pass V")
@@ -55,7 +57,7 @@ def loo(result: Any, V: Any = None, max_draws: int = 1000) -> Any:
     return az.loo(pointwise, pointwise=True, reff=_relative_efficiency(values))
 
 
-def _check_data(V: Any, draws: Draws) -> np.ndarray:
+def _check_data(V: object, draws: Draws) -> Float[np.ndarray, "F N"]:
     """V's values, in the shape and, where both have labels, in the order of the fit."""
     matrix = as_binary_matrix(V)
     shape = len(draws.rows), len(draws.columns)
@@ -72,7 +74,7 @@ def _check_data(V: Any, draws: Draws) -> np.ndarray:
     return matrix.values
 
 
-def _relative_efficiency(values: np.ndarray, number: int = 100) -> float:
+def _relative_efficiency(values: Float[np.ndarray, "chain draw cells"], number: int = 100) -> float:
     """Effective draws per draw, on average over some cells (ArviZ would take all of W and H)."""
     some = np.linspace(0, values.shape[-1] - 1, min(number, values.shape[-1])).astype(int)
     ess = [float(az.ess(np.exp(values[..., i]), method="mean")) for i in some]

@@ -12,21 +12,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 from jax import lax
+from jaxtyping import Array, Float, Integer
 
 from nbmf_jax.data.checks import check_count
-from nbmf_jax.inference import assignments as collapsed
-from nbmf_jax.posterior.convert import Draws, draws_of, group, is_container, to_arviz
-from nbmf_jax.posterior.extra_groups import generator
+from nbmf_jax.inference import assignments
+from nbmf_jax.models.base import FactorModel
+from nbmf_jax.posterior.convert import Container, group, is_container, to_arviz
+from nbmf_jax.posterior.draws import Draws, check_draws
+from nbmf_jax.posterior.groups import generator
 from nbmf_jax.posterior.restore import data_of, model_of
+from nbmf_jax.posterior.sources import FactorPosterior
 
-__all__ = ["Prediction", "predict"]
+__all__ = [
+    "Prediction",
+    "check_interval",
+    "expected_of",
+    "intervals_of",
+    "mean_of_products",
+    "predict",
+]
 
 _BLOCK_BYTES = 64 * 2**20  # of draws of cells held at once for quantiles
 _DRAWS_AT_ONCE = 16  # factors put side by side, so that a mean is a few large matrix products
@@ -42,12 +53,12 @@ class Prediction(NamedTuple):
 
 
 def predict(
-    result: Any,
+    result: object,
     *,
     interval: float | None = None,
     num_draws: int = 0,
     num_samples: int = 1000,
-    key: Any = None,
+    key: jax.Array | None = None,
 ) -> Prediction:
     """Posterior mean of W H, and on request its credible interval and draws of missing cells.
 
@@ -68,21 +79,26 @@ def predict(
     >>> prediction.mean.shape, bool((prediction.lower < prediction.upper).all(axis=None))
     ((18, 14), True)
     """
-    interval = _check_interval(interval)
+    interval = check_interval(interval)
     num_draws = check_count("num_draws", num_draws, minimum=0)
     idata = _container(result, num_samples, key, only_mean=interval is None and num_draws == 0)
-    draws = draws_of(idata)
+    draws = check_draws(idata)
     frame = partial(pd.DataFrame, index=draws.rows, columns=draws.columns)
-    lower, upper = (None, None) if interval is None else map(frame, _quantiles(draws, interval))
+    lower, upper = (None, None) if interval is None else map(frame, intervals_of(draws, interval))
     return Prediction(
-        mean=frame(_mean(result, idata, draws)),
+        mean=frame(
+            np.asarray(result.expected())
+            if isinstance(result, FactorPosterior)
+            else expected_of(idata, draws)
+        ),
         lower=lower,
         upper=upper,
         draws=_missing_draws(idata, draws, num_draws, key) if num_draws else None,
     )
 
 
-def _check_interval(interval: Any) -> float | None:
+def check_interval(interval: object) -> float | None:
+    """Refuse what is neither None nor a probability."""
     if interval is None:
         return None
     if not isinstance(interval, (float, np.floating)) or not 0 < interval < 1:
@@ -90,7 +106,9 @@ def _check_interval(interval: Any) -> float | None:
     return float(interval)
 
 
-def _container(result: Any, num_samples: int, key: Any, only_mean: bool) -> Any:
+def _container(
+    result: object, num_samples: int, key: jax.Array | None, only_mean: bool
+) -> Container:
     """A variational mean is known without draws: then one of them is enough, for the labels."""
     if is_container(result) or hasattr(result, "get_samples"):
         return to_arviz(result)
@@ -102,9 +120,8 @@ def _container(result: Any, num_samples: int, key: Any, only_mean: bool) -> Any:
     return to_arviz(result, num_samples=1 if only_mean else num_samples, key=key)
 
 
-def _mean(result: Any, idata: Any, draws: Draws) -> np.ndarray:
-    if hasattr(result, "expected") and not is_container(result):
-        return np.asarray(result.expected())
+def expected_of(idata: Container, draws: Draws) -> Float[np.ndarray, "F N"]:
+    """Posterior mean of W H, given the labels of cells where they were kept."""
     model, V, statistics = model_of(idata), data_of(idata), group(idata, "sample_stats")
     if model is not None and V is not None and "assignments" in statistics:
         labels = np.asarray(statistics["assignments"])
@@ -113,8 +130,10 @@ def _mean(result: Any, idata: Any, draws: Draws) -> np.ndarray:
     return mean_of_products(draws.W, draws.H)
 
 
-def mean_of_products(W: np.ndarray, H: np.ndarray) -> np.ndarray:
-    """Mean of W H over draws W (S, F, K), H (S, K, N), in float64 and memory O(F N)."""
+def mean_of_products(
+    W: Float[np.ndarray, "S F K"], H: Float[np.ndarray, "S K N"]
+) -> Float[np.ndarray, "F N"]:
+    """Mean of W H over draws, in float64 and memory O(F N)."""
     total = np.zeros((W.shape[1], H.shape[2]))
     for s in range(0, len(W), _DRAWS_AT_ONCE):
         # sum_s W_s H_s is one product: (F, S K) times (S K, N)
@@ -124,20 +143,24 @@ def mean_of_products(W: np.ndarray, H: np.ndarray) -> np.ndarray:
 
 
 @jax.jit
-def _rao_blackwell(model: Any, V: jax.Array, labels: jax.Array) -> jax.Array:
+def _rao_blackwell(
+    model: FactorModel, V: Float[Array, "F N"], labels: Integer[Array, "S *labels F N"]
+) -> Float[Array, "F N"]:
     """Mean over draws of E[W | Z, V] E[H | Z, V]."""
 
     def add(total: jax.Array, z: jax.Array) -> tuple[jax.Array, None]:
-        counts = collapsed.assign(model, V, z).counts
-        factors = collapsed.mean_factors(model, V.shape, counts)
+        counts = assignments.assign(model, V, z).counts
+        factors = assignments.mean_factors(model, V.shape, counts)
         return total + jnp.matmul(factors["W"], factors["H"], precision="highest"), None
 
     total, _ = lax.scan(add, jnp.zeros_like(V), jnp.asarray(labels))
     return total / len(labels)
 
 
-def _quantiles(draws: Draws, interval: float) -> tuple[np.ndarray, np.ndarray]:
-    """Lower and upper end of the interval of every cell."""
+def intervals_of(
+    draws: Draws, interval: float
+) -> tuple[Float[np.ndarray, "F N"], Float[np.ndarray, "F N"]]:
+    """Lower and upper end of the equal-tailed interval of every entry of W H."""
     S, F, _ = draws.W.shape
     out = np.empty((2, F, draws.H.shape[2]), draws.W.dtype)
     ends = [(1 - interval) / 2, (1 + interval) / 2]
@@ -158,8 +181,13 @@ def _blocks(bytes_per_cell: int, F: int, N: int) -> Iterator[tuple[slice, slice]
             yield slice(f, f + height), slice(n, n + width)
 
 
-def _sorted_quantiles(values: np.ndarray, probabilities: list[float]) -> np.ndarray:
-    """Quantiles along the last axis, interpolated as by `numpy.quantile`, but many times faster."""
+def _sorted_quantiles(
+    values: Float[np.ndarray, "cells S"], probabilities: list[float]
+) -> Float[np.ndarray, "quantile cells"]:
+    """Quantiles along the last axis, interpolated as by `numpy.quantile`, but many times faster.
+
+    `values` is reordered in place.
+    """
     places = np.asarray(probabilities) * (values.shape[1] - 1)
     below = np.floor(places).astype(int)
     above = np.minimum(below + 1, values.shape[1] - 1)
@@ -168,7 +196,9 @@ def _sorted_quantiles(values: np.ndarray, probabilities: list[float]) -> np.ndar
     return (low + (places - below).astype(values.dtype) * (high - low)).T
 
 
-def _missing_draws(idata: Any, draws: Draws, num_draws: int, key: Any) -> pd.DataFrame:
+def _missing_draws(
+    idata: Container, draws: Draws, num_draws: int, key: jax.Array | None
+) -> pd.DataFrame:
     """Zeros and ones for the missing cells, each row from one draw of W and H."""
     V = data_of(idata)
     if V is None:

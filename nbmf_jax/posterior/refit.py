@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import jax
 import numpy as np
+from jaxtyping import Float
+from numpyro.infer import MCMC
 
 from nbmf_jax.inference.gibbs.kernel import CollapsedGibbs
 from nbmf_jax.inference.variational.cvb0 import cvb0
 from nbmf_jax.models.base import FactorModel
 
-__all__ = ["refitter"]
+__all__ = ["Fit", "refitter"]
 
-Fit = Callable[[Any, np.ndarray], Any]
+Fit = Callable[[jax.Array, Float[np.ndarray, "F N"]], object]
 
 
-def refitter(candidate: Any, method: str, options: dict[str, Any]) -> Fit:
+def refitter(candidate: FactorModel | Fit, method: str, options: Mapping[str, Any]) -> Fit:
     """A function `fit(key, V)`; a candidate that is a function already stays as it is."""
     if not isinstance(candidate, FactorModel):
         return candidate
@@ -28,14 +31,12 @@ def refitter(candidate: Any, method: str, options: dict[str, Any]) -> Fit:
 
 
 def _gibbs(
-    model: Any,
+    model: FactorModel,
     num_warmup: int = 500,
     num_samples: int = 500,
     num_chains: int = 2,
     num_sweeps: int = 1,
 ) -> Fit:
-    from numpyro.infer import MCMC
-
     mcmc = MCMC(
         CollapsedGibbs(model, num_sweeps),
         num_warmup=num_warmup,
@@ -46,7 +47,7 @@ def _gibbs(
         jit_model_args=True,  # every split has V's shape: compiled once
     )
 
-    def fit(key: Any, V: np.ndarray) -> Any:
+    def fit(key: jax.Array, V: Float[np.ndarray, "F N"]) -> MCMC:
         mcmc.run(key, V)
         return mcmc
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
 
-from nbmf_jax.data import as_binary_matrix
+from nbmf_jax.data.matrix import as_binary_matrix
+from nbmf_jax.models.likelihood import inside
 
 __all__ = ["perplexity"]
 
 _ROUNDING = 1e-4  # a mean of W H may exceed 1 by this much, never by more
 
 
-def perplexity(expected: Any, V_test: Any) -> float:
+def perplexity(expected: ArrayLike, V_test: object) -> float:
     """Mean negative log-likelihood of the observed cells of V_test, in nats (the paper's name).
 
     Args:
@@ -22,7 +23,7 @@ def perplexity(expected: Any, V_test: Any) -> float:
         V_test: the hidden cells, NaN everywhere else; see `train_test_split`.
 
     Guessing 0.5 everywhere scores log 2 = 0.693; 0 is perfect. A certain prediction (0 or 1) that
-    fails counts as much as the number type of `expected` can tell it from certainty.
+    fails counts like a prediction as close to 0 or 1 as the number type of `expected` allows.
 
     >>> perplexity([[0.5, 0.9]], [[1, None]])
     0.6931471805599453
@@ -31,13 +32,12 @@ def perplexity(expected: Any, V_test: Any) -> float:
     mean = _probabilities(expected, test.shape)
     seen = test.mask
     _check_probabilities(mean[seen])
-    info = np.finfo(mean.dtype)
-    p = np.clip(mean[seen], info.tiny, 1 - info.eps).astype(float)
+    p = inside(mean[seen]).astype(float)
     hit = np.where(test.values[seen] == 1, p, 1 - p)
     return float(-np.log(hit).mean())
 
 
-def _probabilities(expected: Any, shape: tuple[int, int]) -> np.ndarray:
+def _probabilities(expected: ArrayLike, shape: tuple[int, int]) -> Float[np.ndarray, "F N"]:
     mean = np.asarray(expected)
     if mean.dtype.kind not in "fiub":
         raise TypeError(
@@ -49,7 +49,7 @@ def _probabilities(expected: Any, shape: tuple[int, int]) -> np.ndarray:
     return mean if mean.dtype.kind == "f" else mean.astype(float)
 
 
-def _check_probabilities(mean: np.ndarray) -> None:
+def _check_probabilities(mean: Float[np.ndarray, " cells"]) -> None:
     bad = ~((mean >= -_ROUNDING) & (mean <= 1 + _ROUNDING))
     if bad.any():
         raise ValueError(

@@ -1,8 +1,9 @@
-"""What to make of the numbers, in words."""
+"""Whether to trust a run, in words: the verdict on R-hat, effective draws and trapped chains."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -12,14 +13,14 @@ from nbmf_jax.posterior.invariants import Invariants
 __all__ = ["find_trapped", "verdict"]
 
 MAX_R_HAT = 1.01  # Vehtari et al. 2021
-MAX_R_HAT_OF_WORST = 1.05  # for what was chosen because it looks bad
-NEARLY = 0.02  # R-hat above its limit by this much may be chance, and is no reason for alarm
+MAX_R_HAT_OF_WORST = 1.05  # for quantities that were chosen because their R-hat is large
+NEARLY = 0.02  # R-hat above its limit by no more than this may be chance
 MIN_ESS_PER_CHAIN = 100
 _MAX_LISTED = 10
 _CHOSEN = ("W H, worst entry", "W H, where chains differ")
 
 
-def find_trapped(found: Invariants, chains: list[Any]) -> dict[Any, str]:
+def find_trapped(found: Invariants, chains: Sequence[Hashable]) -> dict[Hashable, str]:
     """Chains in a clearly worse mode than the best one, each with its description.
 
     Worse: lower in log-likelihood (without data: in the log joint) by more than five standard
@@ -58,7 +59,7 @@ def disagreeing(components: pd.DataFrame) -> list[str]:
 def verdict(
     table: pd.DataFrame,
     components: pd.DataFrame,
-    trapped: dict[Any, str],
+    trapped: dict[Hashable, str],
     chains: int,
     draws: int,
 ) -> tuple[str, bool]:
@@ -69,34 +70,51 @@ def verdict(
         return f"Too few draws to judge ({draws} a chain). Run longer.", False
     if trapped:
         return _trapped(trapped), False
+    worst, differ = _worst(table), disagreeing(components)
+    if worst.excess > NEARLY or (worst.excess > 0 and differ):
+        return _apart(worst, differ, len(components)), False
+    if worst.excess > 0:
+        return _nearly(worst), False
+    return _agree(table, chains) + _but_divided(differ, len(components)), True
+
+
+class _Worst(NamedTuple):
+    """The quantity whose R-hat exceeds its limit by most, or comes nearest to it."""
+
+    name: str
+    r_hat: float
+    limit: float
+    excess: float
+
+
+def _worst(table: pd.DataFrame) -> _Worst:
     limits = pd.Series(MAX_R_HAT, index=table.index)
     limits[[name for name in _CHOSEN if name in limits.index]] = MAX_R_HAT_OF_WORST
     excess = table["r_hat"] - limits
-    differ = disagreeing(components)
-    if excess.max() > 0:
-        worst = str(excess.idxmax())
-        r_hat, limit = table["r_hat"][worst], limits[worst]
-        if excess.max() <= NEARLY and not differ:
-            return _nearly(worst, r_hat, limit), False
-        return _apart(worst, r_hat, limit, differ, len(components)), False
-    fewest = table["ess_bulk"].min()
-    if fewest < MIN_ESS_PER_CHAIN * chains:
-        text = (
-            f"The chains agree, but {table['ess_bulk'].idxmin()} has only {fewest:.0f} effective "
-            f"draws (want {MIN_ESS_PER_CHAIN * chains}): means are usable, intervals are rough."
-        )
-    else:
-        text = "The chains agree and have enough effective draws."
-    if differ:
-        text += (
-            f" They agree on the probabilities W H, but not on how these divide into components "
-            f"({_list(differ, len(components))}): predict from this run, and read those "
-            f"components with care."
-        )
-    return text, True
+    name = str(excess.idxmax())
+    return _Worst(name, table["r_hat"][name], limits[name], excess.max())
 
 
-def _trapped(trapped: dict[Any, str]) -> str:
+def _agree(table: pd.DataFrame, chains: int) -> str:
+    fewest, enough = table["ess_bulk"].min(), MIN_ESS_PER_CHAIN * chains
+    if fewest >= enough:
+        return "The chains agree and have enough effective draws."
+    return (
+        f"The chains agree, but {table['ess_bulk'].idxmin()} has only {fewest:.0f} effective "
+        f"draws (want {enough}): means are usable, intervals are rough."
+    )
+
+
+def _but_divided(differ: list[str], total: int) -> str:
+    if not differ:
+        return ""
+    return (
+        f" They agree on the probabilities W H, but not on how these divide into components "
+        f"({_list(differ, total)}): predict from this run, and read those components with care."
+    )
+
+
+def _trapped(trapped: dict[Hashable, str]) -> str:
     several = len(trapped) > 1
     names = ", ".join(str(chain) for chain in trapped)
     return (
@@ -107,19 +125,21 @@ def _trapped(trapped: dict[Any, str]) -> str:
     )
 
 
-def _nearly(worst: str, r_hat: float, limit: float) -> str:
+def _nearly(worst: _Worst) -> str:
     return (
-        f"The chains nearly agree (R-hat {r_hat:.3f} for {worst}, should be below {limit}): means "
-        f"are usable; run longer (more warm-up and samples) before relying on intervals."
+        f"The chains nearly agree (R-hat {worst.r_hat:.3f} for {worst.name}, should be below "
+        f"{worst.limit}): means are usable; run longer (more warm-up and samples) before relying "
+        f"on intervals."
     )
 
 
-def _apart(worst: str, r_hat: float, limit: float, differ: list[str], total: int) -> str:
+def _apart(worst: _Worst, differ: list[str], total: int) -> str:
     components = f" They differ on {_list(differ, total)}." if differ else ""
     return (
-        f"Do not trust this run yet: the chains disagree (R-hat {r_hat:.3f} for {worst}, should "
-        f"be below {limit}).{components} Run longer or start from cvb0; if that does not help, "
-        f"the posterior has several modes and the chains sit in different ones."
+        f"Do not trust this run yet: the chains disagree (R-hat {worst.r_hat:.3f} for "
+        f"{worst.name}, should be below {worst.limit}).{components} Run longer or start from "
+        f"cvb0; if that does not help, the posterior has several modes and the chains sit in "
+        f"different ones."
     )
 
 

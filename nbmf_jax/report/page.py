@@ -7,8 +7,10 @@ import platform
 from functools import cache
 from importlib import metadata, resources
 from pathlib import Path
-from typing import Any
 
+from jinja2 import Environment, StrictUndefined, Template
+
+from nbmf_jax import __version__
 from nbmf_jax.report import tables
 from nbmf_jax.report.pictures import Picture
 from nbmf_jax.report.view import View
@@ -47,9 +49,7 @@ def render(
 
 
 @cache
-def _template() -> Any:
-    from jinja2 import Environment, StrictUndefined
-
+def _template() -> Template:
     source = resources.files("nbmf_jax.report").joinpath("template.html").read_text("utf-8")
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -59,7 +59,7 @@ def _template() -> Any:
     return environment.from_string(source)
 
 
-def _number(value: Any, digits: int = 2) -> str:
+def _number(value: float | None, digits: int = 2) -> str:
     """Two digits after the point; nothing where there is no number."""
     return "" if value is None or value != value else f"{value:.{digits}f}"
 
@@ -74,7 +74,5 @@ def _versions() -> str:
         try:
             found.append(f"{library} {metadata.version(library)}")
         except metadata.PackageNotFoundError:  # used without being installed
-            from nbmf_jax import __version__
-
             found.append(f"{library} {__version__}")
     return ", ".join(found)

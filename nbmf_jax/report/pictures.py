@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
 
 from nbmf_jax import plots
+from nbmf_jax.posterior.diagnose import Diagnosis
 from nbmf_jax.report.tables import blanks
 from nbmf_jax.report.view import View
 
@@ -16,6 +19,7 @@ __all__ = ["Picture", "draw_pictures"]
 
 _DPI = 130
 _MAX_CELLS = 30
+_CURVES = ("elbo", "objective", "change")  # the first of them that was traced is shown
 _WHOLE_NUMBERS = ("active components", "components in use")
 
 
@@ -28,7 +32,7 @@ class Picture(NamedTuple):
 
 
 def draw_pictures(view: View, folder: Path) -> dict[str, Picture]:
-    """Draw all that this fit has something to show for, by name."""
+    """Draw the pictures that this kind of fit has, by name."""
     plan: dict[str, Callable[[View, Path], Picture | None]] = {
         "reconstruction": _reconstruction,
         "sizes": _sizes,
@@ -41,9 +45,7 @@ def draw_pictures(view: View, folder: Path) -> dict[str, Picture]:
     return {name: picture for name, picture in drawn.items() if picture is not None}
 
 
-def _figure(width: float, height: float) -> Any:
-    from matplotlib.figure import Figure
-
+def _figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
@@ -66,7 +68,7 @@ def _sizes(view: View, folder: Path) -> Picture:
     figure = _figure(6, 3.2)
     plots.plot_sizes(view.shares, ax=figure.subplots())
     figure.savefig(folder / "sizes.png", dpi=_DPI)
-    interval = ", with 90 % intervals" if len(view.draws.W) > 1 else ""
+    interval = ", with 90 % intervals" if not view.draws.is_point else ""
     return Picture(
         "sizes.png", f"Share of the observed cells that each component explains{interval}."
     )
@@ -75,7 +77,7 @@ def _sizes(view: View, folder: Path) -> Picture:
 def _rows(view: View, folder: Path) -> Picture:
     words = (
         "Each row mixes the components: the entries of a line sum to 1 over all of them."
-        if view.on_simplex["W"]
+        if view.draws.simplex.W
         else "How likely a one is in each row, by component."
     )
     return _factor(view.W, view, folder / "W.png", f"W. {words}")
@@ -84,13 +86,13 @@ def _rows(view: View, folder: Path) -> Picture:
 def _columns(view: View, folder: Path) -> Picture:
     words = (
         "Each column mixes the components: the entries of a line sum to 1 over all of them."
-        if view.on_simplex["H"]
+        if view.draws.simplex.H
         else "How likely a one is in each column, by component."
     )
     return _factor(view.H.T, view, folder / "H.png", f"H, transposed. {words}")
 
 
-def _factor(factor: Any, view: View, path: Path, caption: str) -> Picture:
+def _factor(factor: pd.DataFrame, view: View, path: Path, caption: str) -> Picture:
     figure = _figure(5.5, _height(len(factor)))
     shown = factor.iloc[:, view.used]
     weights = view.shares.mean(0)[view.used]
@@ -113,25 +115,20 @@ def _blanks(view: View, folder: Path) -> Picture | None:
 
 
 def _run(view: View, folder: Path) -> Picture | None:
+    """The chains of a sampler, or the convergence of a method that iterates."""
     estimator = view.estimator
     if estimator.diagnosis_ is not None:
         return _chains(estimator.diagnosis_, folder)
-    curves = {
-        name: values
-        for name, values in estimator.trace_.items()
-        if name in ("change", "elbo", "objective")
-    }
-    if not curves:
+    name = next((name for name in _CURVES if name in estimator.trace_), None)
+    if name is None:
         return None
-    name, values = next((item for item in curves.items() if item[0] != "change"), (None, None))
-    name, values = (name, values) if name is not None else ("change", curves["change"])
     figure = _figure(6, 3)
-    plots.plot_convergence(values, ylabel=name, ax=figure.subplots())
+    plots.plot_convergence(estimator.trace_[name], ylabel=name, ax=figure.subplots())
     figure.savefig(folder / "convergence.png", dpi=_DPI)
     return Picture("convergence.png", f"{name}, by iteration.".capitalize())
 
 
-def _chains(diagnosis: Any, folder: Path) -> Picture:
+def _chains(diagnosis: Diagnosis, folder: Path) -> Picture:
     found = diagnosis.quantities["posterior"]
     # Ranks of whole numbers are mostly ties.
     names = [str(name) for name in found.data_vars if name not in _WHOLE_NUMBERS][:3]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Float, Int
 
 from nbmf_jax.report.view import INTERVAL, View
 
@@ -21,7 +22,7 @@ __all__ = [
 ]
 
 _ENDS = ((1 - INTERVAL) / 2, (1 + INTERVAL) / 2)
-_WORTH_NAMING = 0.1  # of the largest entry; less is noise
+_WORTH_NAMING = 0.1  # of the largest entry; smaller ones are not listed
 _NOT_PARAMETERS = ("W", "H", "permutation", "expected")
 
 
@@ -30,7 +31,7 @@ class Entry(NamedTuple):
 
     label: str
     value: float
-    overall: float | None  # probability of a one in it over all cells, where value is such too
+    overall: float | None  # its average over all cells, if value is the probability of a one
 
 
 class Component(NamedTuple):
@@ -52,7 +53,7 @@ def factor_table(view: View, factor: str) -> pd.DataFrame:
     mean = view.W if factor == "W" else view.H.T
     mean = mean.iloc[:, view.used]
     tables = [mean]
-    if len(view.draws.W) > 1:
+    if not view.draws.is_point:
         draws = view.draws.W if factor == "W" else view.draws.H.swapaxes(1, 2)
         ends = np.quantile(draws[:, :, view.used], _ENDS, axis=0)
         for end, word in zip(ends, ("lower", "upper"), strict=True):
@@ -83,14 +84,16 @@ def blanks(view: View) -> pd.DataFrame:
 
 
 def surprising(view: View, number: int = 5) -> pd.DataFrame:
-    """Ones that the fit finds unlikely, and zeros that it finds likely: errors, or exceptions."""
+    """The observed cells that the fit finds least likely, which may be errors in the data."""
     p, V = view.expected.to_numpy(), view.data.values
     likelihood = np.where(V == 1, p, np.where(V == 0, 1 - p, np.inf))
     lowest = np.argsort(likelihood, axis=None, kind="stable")[:number]
-    return _cells(view, *np.unravel_index(lowest, V.shape))
+    f, n = np.unravel_index(lowest, V.shape)
+    return _cells(view, f, n)
 
 
-def _cells(view: View, f: Any, n: Any) -> pd.DataFrame:
+def _cells(view: View, f: Int[np.ndarray, " cells"], n: Int[np.ndarray, " cells"]) -> pd.DataFrame:
+    """One line a cell: row, column, observed, mean, lower, upper."""
     rows, columns = (np.asarray(x, object) for x in (view.data.row_labels, view.data.column_labels))
     table = {"row": rows[f], "column": columns[n], "observed": view.data.values[f, n]}
     for name, values in (("mean", view.expected), ("lower", view.lower), ("upper", view.upper)):
@@ -101,8 +104,8 @@ def _cells(view: View, f: Any, n: Any) -> pd.DataFrame:
 def component_list(view: View, top: int = 6) -> list[Component]:
     """Every component in use with its leading rows and columns.
 
-    In a factor on the simplex the largest entries lead. In the other one, where a common column
-    is likely in every component, those that are above their own average by most.
+    In a factor on the simplex these are the largest entries. In the other one, where a common
+    column is likely in every component, they are those that exceed their own average by most.
     """
     over_rows = view.expected.mean(axis=1)
     over_columns = view.expected.mean(axis=0)
@@ -113,8 +116,8 @@ def component_list(view: View, top: int = 6) -> list[Component]:
             share=float(view.shares[:, k].mean()),
             lower=float(low[k]),
             upper=float(high[k]),
-            rows=_leading(view.W.iloc[:, k], None if view.on_simplex["W"] else over_rows, top),
-            columns=_leading(view.H.iloc[k], None if view.on_simplex["H"] else over_columns, top),
+            rows=_leading(view.W.iloc[:, k], None if view.draws.simplex.W else over_rows, top),
+            columns=_leading(view.H.iloc[k], None if view.draws.simplex.H else over_columns, top),
         )
         for k in view.used
     ]
@@ -153,5 +156,6 @@ def hyperparameters(view: View) -> pd.DataFrame:
     return pd.DataFrame(lines, index=["mean", "lower", "upper"]).T
 
 
-def _summary(values: np.ndarray) -> list[float]:
+def _summary(values: Float[np.ndarray, "chain draw"]) -> list[float]:
+    """Mean and the ends of the interval."""
     return [float(values.mean()), *map(float, np.quantile(values, _ENDS))]

@@ -2,72 +2,71 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Float, Int
 
 from nbmf_jax.data.matrix import BinaryMatrix
-from nbmf_jax.estimator import summary
+from nbmf_jax.estimator import NBMF, summary
 from nbmf_jax.posterior.align import MIN_SHARE
-from nbmf_jax.posterior.convert import Draws, draws_of
-from nbmf_jax.posterior.matching import simplex_of
-from nbmf_jax.posterior.predict import predict
+from nbmf_jax.posterior.draws import Draws, read_draws
+from nbmf_jax.posterior.predict import intervals_of
+from nbmf_jax.posterior.sources import storable_labels
 
-__all__ = ["View", "view_of"]
+__all__ = ["INTERVAL", "View", "view_of"]
 
 INTERVAL = 0.9
 
 
 class View(NamedTuple):
-    """Means and 90 % intervals, with the labels of the data."""
+    """Means and 90 % intervals, with the labels of the data.
 
-    estimator: Any
+    F rows, N columns, K components, of which U are in use; S draws.
+    """
+
+    estimator: NBMF
     data: BinaryMatrix
     draws: Draws
     W: pd.DataFrame  # (F, K)
     H: pd.DataFrame  # (K, N)
     expected: pd.DataFrame  # (F, N)
-    lower: pd.DataFrame | None  # None for a point estimate
+    lower: pd.DataFrame | None  # (F, N); None for a point estimate
     upper: pd.DataFrame | None
-    shares: np.ndarray  # (S, K)
-    used: np.ndarray  # numbers of the components with at least 1 % of the observed cells
-    on_simplex: dict[str, bool]  # whether W's rows, and H's columns, are distributions
+    shares: Float[np.ndarray, "S K"]
+    used: Int[np.ndarray, " U"]  # numbers of the components with at least 1 % of the observed cells
 
 
-def view_of(estimator: Any) -> View:
+def view_of(estimator: NBMF) -> View:
     """Everything that is read more than once, computed once."""
-    idata = estimator.idata_
-    draws, data = draws_of(idata), _data(estimator)
-    is_point = len(draws.W) == 1
-    prediction = predict(idata, interval=None if is_point else INTERVAL)
-    shares = summary.shares_of(idata, draws)
+    draws, data = read_draws(estimator.idata_), _with_stored_labels(estimator.data_)
+    rows = pd.Index(data.row_labels, name=data.row_name)
+    columns = pd.Index(data.column_labels, name=data.column_name)
+    shares = summary.shares_of(estimator.idata_, draws)
     names = summary.component_names(shares.shape[1])
-    frame = data.to_frame()
-    simplex = simplex_of(draws.W[0], draws.H[0])
-
-    def labelled(values: Any, rows: Any = frame.index, columns: Any = frame.columns) -> Any:
-        return None if values is None else pd.DataFrame(np.asarray(values, float), rows, columns)
-
+    cells = partial(pd.DataFrame, index=rows, columns=columns, dtype=float)
+    ends = [None, None] if draws.is_point else [*map(cells, intervals_of(draws, INTERVAL))]
     return View(
         estimator=estimator,
         data=data,
         draws=draws,
-        W=labelled(estimator.W_, columns=names),
-        H=labelled(estimator.H_, rows=names),
-        expected=labelled(estimator.expected_),
-        lower=labelled(prediction.lower),
-        upper=labelled(prediction.upper),
+        W=pd.DataFrame(np.asarray(estimator.W_), rows, names),
+        H=pd.DataFrame(np.asarray(estimator.H_), names, columns),
+        expected=cells(np.asarray(estimator.expected_)),
+        lower=ends[0],
+        upper=ends[1],
         shares=shares,
         used=np.flatnonzero(shares.mean(0) >= MIN_SHARE),
-        on_simplex={"W": simplex.W, "H": simplex.H},
     )
 
 
-def _data(estimator: Any) -> BinaryMatrix:
-    values = np.asarray(estimator.idata_["observed_data"]["V"], np.float32)
-    posterior, W, H = estimator.idata_["posterior"], estimator.W_, estimator.H_
-    names = [getattr(getattr(W, "index", None), "name", None) or "row"]
-    names += [getattr(getattr(H, "columns", None), "name", None) or "column"]
-    rows, columns = (posterior[dim].values.tolist() for dim in ("row", "column"))
-    return BinaryMatrix(values, rows, columns, *map(str, names))
+def _with_stored_labels(data: BinaryMatrix) -> BinaryMatrix:
+    """The data with the labels of the posterior: all integers, or all strings."""
+    return replace(
+        data,
+        row_labels=[*storable_labels(data.row_labels)],
+        column_labels=[*storable_labels(data.column_labels)],
+    )

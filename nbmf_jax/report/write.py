@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
+from nbmf_jax.estimator import NBMF
 from nbmf_jax.posterior.convert import save
 from nbmf_jax.report.page import render
 from nbmf_jax.report.pictures import draw_pictures
@@ -18,12 +18,12 @@ __all__ = ["write_results"]
 
 
 def write_results(
-    fit: Any, folder: str | Path, *, name: str = "data", command: str = ""
+    fit: NBMF | View, folder: str | Path, *, name: str = "data", command: str = ""
 ) -> list[str]:
     """Fill a folder (see `ResultFolder` for all or nothing), and return the names of its files.
 
     Args:
-        fit: a fitted `NBMF`, or its `View` where that is there already.
+        fit: a fitted `NBMF`, or its `View` where that was made before.
         folder: an existing folder.
         name: what the data are called in the report.
         command: how the report says that it can be made again.
@@ -51,7 +51,7 @@ def _tables(view: View) -> dict[str, pd.DataFrame]:
 
 
 def _diagnostics(view: View) -> pd.DataFrame:
-    """R-hat and ESS of chains and components; of other methods the history of the fit."""
+    """R-hat and ESS where there are chains; otherwise what was traced by iteration."""
     estimator = view.estimator
     if estimator.diagnosis_ is not None:
         tables = [estimator.diagnosis_.table, estimator.diagnosis_.components]
@@ -63,8 +63,8 @@ def _diagnostics(view: View) -> pd.DataFrame:
     return table.head(estimator.n_iter_).rename_axis("iteration")
 
 
-def _origin(estimator: Any, name: str, command: str) -> dict[str, str]:
-    """Kept with the draws, so that the file explains itself."""
+def _origin(estimator: NBMF, name: str, command: str) -> dict[str, str]:
+    """Attributes that are saved with the draws: where they come from, and how far to trust them."""
     settings = {key: repr(value) for key, value in estimator.get_params().items()}
     return {
         "data": name,

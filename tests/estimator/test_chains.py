@@ -6,10 +6,12 @@ import pytest
 from numpyro.infer import MCMC
 
 import nbmf_jax as nbmf
-from nbmf_jax.estimator import chains
-from nbmf_jax.estimator.settings import Steps
+from nbmf_jax.estimator.progress import Progress
+from nbmf_jax.inference.gibbs import chains
+from nbmf_jax.inference.gibbs.chains import Steps
+from nbmf_jax.inference.posterior_draws import PosteriorDraws
 
-V = (np.random.default_rng(0).random((6, 5)) < 0.5).astype(np.float32)
+V = nbmf.as_binary_matrix(np.random.default_rng(0).random((6, 5)) < 0.5)
 MODEL = nbmf.BetaDir(3)
 STEPS = Steps(num_warmup=1, num_samples=8, num_sweeps=2, num_chains=2)
 
@@ -34,31 +36,27 @@ def interrupt_at_call(monkeypatch, number):
 
 
 def test_draws_are_those_of_mcmc(whole):
-    mcmc = MCMC(
-        nbmf.CollapsedGibbs(MODEL, num_sweeps=2),
-        num_warmup=1,
-        num_samples=8,
-        num_chains=2,
-        chain_method="parallel",
-        progress_bar=False,
-    )
-    mcmc.run(jax.random.key(0), V)
-    for name, values in mcmc.get_samples(group_by_chain=True).items():
-        np.testing.assert_array_equal(whole.samples[name], values)
-    fields = mcmc.get_extra_fields(group_by_chain=True)
-    np.testing.assert_array_equal(whole.fields["num_active"], fields["num_active"])
+    kernel, chain_method = nbmf.CollapsedGibbs(MODEL, STEPS.num_sweeps), "parallel"
+    sizes = {"num_warmup": 1, "num_samples": 8, "num_chains": 2}
+    mcmc = MCMC(kernel, **sizes, chain_method=chain_method, progress_bar=False)
+    mcmc.run(jax.random.key(0), V.values)
+    theirs = PosteriorDraws.from_mcmc(mcmc)
+    for name, values in theirs.samples.items():
+        np.testing.assert_array_equal(whole.draws.samples[name], values)
+    statistics = whole.draws.statistics
+    assert set(statistics) == set(theirs.statistics) == {"lp", "num_active"}
+    np.testing.assert_array_equal(statistics["num_active"], theirs.statistics["num_active"])
     # The sum of the log joint is ordered differently in another program.
-    np.testing.assert_allclose(
-        whole.fields["potential_energy"], fields["potential_energy"], rtol=1e-6
-    )
-    assert not whole.interrupted and whole.num_draws == 8
+    np.testing.assert_allclose(statistics["lp"], theirs.statistics["lp"], rtol=1e-6)
+    assert not whole.interrupted and whole.draws.num_draws == 8
+    assert whole.draws.model == MODEL and whole.draws.data is V
 
 
 def test_ctrl_c_keeps_what_was_drawn(whole, monkeypatch):
     interrupt_at_call(monkeypatch, 2)  # pieces of 1 and 4 steps: the first is warm-up
     stopped = chains.run_chains(jax.random.key(0), MODEL, V, STEPS)
-    assert stopped.interrupted and stopped.num_draws == 4
-    np.testing.assert_array_equal(stopped.samples["W"], whole.samples["W"][:, : stopped.num_draws])
+    assert stopped.interrupted and stopped.draws.num_draws == 4
+    np.testing.assert_array_equal(stopped.draws.samples["W"], whole.draws.samples["W"][:, :4])
 
 
 def test_ctrl_c_in_warm_up_leaves_nothing(monkeypatch):
@@ -69,11 +67,16 @@ def test_ctrl_c_in_warm_up_leaves_nothing(monkeypatch):
 
 def test_progress_line(monkeypatch, capsys, whole):
     """On a terminal one line with rate, active components and log joint; elsewhere nothing."""
+
+    def run(show):
+        with Progress(STEPS, show=show) as progress:
+            return chains.run_chains(jax.random.key(0), MODEL, V, STEPS, report=progress.report)
+
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    shown = chains.run_chains(jax.random.key(0), MODEL, V, STEPS, show_progress=True)
+    shown = run(show=True)
     text = capsys.readouterr().err
     for words in ("sweeps/s", "active", "log joint", "sampling", "9/9"):
         assert words in text
-    np.testing.assert_array_equal(shown.samples["H"], whole.samples["H"])
-    chains.run_chains(jax.random.key(0), MODEL, V, STEPS, show_progress=False)
+    np.testing.assert_array_equal(shown.draws.samples["H"], whole.draws.samples["H"])
+    run(show=False)
     assert capsys.readouterr().err == ""

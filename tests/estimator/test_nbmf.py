@@ -14,6 +14,7 @@ from sklearn.preprocessing import FunctionTransformer
 import nbmf_jax as nbmf
 from nbmf_jax.estimator.scoring import halves, is_seen
 from nbmf_jax.models.presets import preset
+from nbmf_jax.posterior.simplex import recorded_simplex
 
 TINY = {"n_warmup": 5, "n_samples": 6, "n_chains": 2, "n_sweeps": 1, "random_state": 0}
 
@@ -60,6 +61,21 @@ def test_arrays_in_arrays_out(blocks):
     np.testing.assert_array_equal(dense.W_, again.W_)
 
 
+def test_a_checked_matrix_is_fitted_as_its_frame(blocks):
+    options = {"method": "em", "max_iter": 3, "random_state": 0}
+    data = nbmf.as_binary_matrix(blocks)
+    frame, matrix = (nbmf.NBMF(2, **options).fit(X) for X in (blocks, data))
+    assert matrix.data_ is data
+    pd.testing.assert_frame_equal(matrix.W_, frame.W_)
+    pd.testing.assert_frame_equal(matrix.expected_, frame.expected_)
+    assert list(matrix.feature_names_in_) == list(blocks.columns)
+    np.testing.assert_array_equal(matrix.transform(data), frame.transform(blocks))
+    pd.testing.assert_frame_equal(matrix.predict_rows(data), frame.predict_rows(blocks))
+    other = nbmf.as_binary_matrix(blocks.rename(columns={"trait 0": "other"}))
+    with pytest.raises(ValueError, match="feature names"):
+        matrix.transform(other)
+
+
 @pytest.mark.parametrize(
     ("method", "model"),
     [
@@ -86,6 +102,9 @@ def test_every_method(blocks, method, model):
     )
     assert (fit.diagnosis_ is None) == (method != "nuts")
     assert fit.settings_ and fit.verdict_
+    assert list(fit.idata_.posterior["row"].values) == list(blocks.index)
+    families = fit.model_.W.family.on_simplex, fit.model_.H.family.on_simplex
+    assert recorded_simplex(fit.idata_.posterior.attrs) == families
 
 
 def test_seeds(blocks):

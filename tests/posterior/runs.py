@@ -11,10 +11,10 @@ import nbmf_jax as nbmf
 from nbmf_jax.posterior import convert
 
 
-def run(kernel, V, chains=2, samples=100, **options):
+def run(kernel, V, chains=2, samples=100, warmup=100, **options):
     mcmc = MCMC(
         kernel,
-        num_warmup=100,
+        num_warmup=warmup,
         num_samples=samples,
         num_chains=chains,
         chain_method="vectorized",

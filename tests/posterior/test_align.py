@@ -7,6 +7,7 @@ import pytest
 import runs
 
 import nbmf_jax as nbmf
+from nbmf_jax.inference.posterior_draws import Simplex
 from nbmf_jax.posterior import convert
 from nbmf_jax.posterior.matching import find_permutations
 
@@ -128,7 +129,8 @@ def test_strays_do_not_disturb_nor_keep_refinement_going():
     idata, orders = planted(K=12, used=4)
     W, H = (idata.posterior[name].values.copy() for name in ("W", "H"))
     W, H = add_strays(W, H, orders, planted=(7, 8, 9))
-    matching = find_permutations(*(x.reshape(-1, *x.shape[2:]) for x in (W, H)))
+    W, H = (x.reshape(-1, *x.shape[2:]) for x in (W, H))
+    matching = find_permutations(W, H, Simplex(W=True, H=False))
     at_place = np.take_along_axis(orders, matching.order, 1)
     assert (at_place[:, :4] == at_place[0, :4]).all()
     assert matching.num_rounds < 10

@@ -168,16 +168,8 @@ def test_planted_components_raw_and_aligned():
     H = np.full((K, N), 0.05)
     H[np.arange(N) % K, np.arange(N)] = 0.9
     V = (rng.random((F, N)) < W @ H).astype(float)
-    mcmc = MCMC(
-        nbmf.CollapsedGibbs(nbmf.BetaDir(K, gamma=0.1), num_sweeps=5),
-        num_warmup=200,
-        num_samples=800,
-        num_chains=4,
-        chain_method="vectorized",
-        progress_bar=False,
-    )
-    mcmc.run(jax.random.key(0), V)
-    raw = nbmf.to_arviz(mcmc)
+    kernel = nbmf.CollapsedGibbs(nbmf.BetaDir(K, gamma=0.1), num_sweeps=5)
+    raw = nbmf.to_arviz(runs.run(kernel, V, chains=4, samples=800, warmup=200))
     aligned = nbmf.align_components(raw)
     r_hat = [float(az.rhat(x.posterior["W"])["W"].max()) for x in (raw, aligned)]
     assert r_hat[0] > 1.5 and r_hat[1] < 1.01

@@ -1,7 +1,8 @@
-"""A folder is filled completely or not at all."""
+"""A folder is filled, and a file is written, completely or not at all."""
 
 import pytest
 
+from nbmf_jax.data.atomic import written_whole
 from nbmf_jax.report.folder import ResultFolder
 
 
@@ -59,3 +60,15 @@ def test_a_file_is_no_folder(tmp_path):
         fill(tmp_path / "results", overwrite=True)
     with pytest.raises(OSError):
         fill(tmp_path / "results" / "below")
+
+
+def test_a_file_is_written_whole(tmp_path):
+    target = tmp_path / "a.txt"
+    with written_whole(target) as temporary:
+        temporary.write_text("old")
+        assert not target.exists()
+    with pytest.raises(OSError), written_whole(target) as temporary:
+        temporary.write_text("half")
+        raise OSError(28, "No space left on device")
+    assert target.read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]

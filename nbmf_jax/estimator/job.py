@@ -1,0 +1,80 @@
+"""A fit as `NBMF` hands it to one of the methods, and what it gets back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nbmf_jax.data.matrix import BinaryMatrix
+from nbmf_jax.estimator import settings
+from nbmf_jax.inference.gibbs.chains import Steps
+from nbmf_jax.models.base import FactorModel
+from nbmf_jax.posterior.convert import Container
+from nbmf_jax.posterior.diagnose import Diagnosis
+from nbmf_jax.posterior.draws import Draws
+from nbmf_jax.registry import METHODS, check_name
+
+__all__ = ["Job", "Run", "make_job"]
+
+
+class Job(NamedTuple):
+    """What is to be fitted, and how."""
+
+    data: BinaryMatrix
+    model: FactorModel
+    method: str  # in `nbmf_jax.registry.METHODS`
+    steps: Steps  # of methods that run chains
+    max_iter: int | None  # None: the method's own default
+    tol: float | None  # likewise
+    n_init: int | None  # likewise
+    num_draws: int  # from a variational posterior
+    show_progress: bool
+
+    def describe(self) -> str:
+        """The settings in a line."""
+        method, s = METHODS[self.method], self.steps
+        if not method.runs_chains:
+            starts = settings.num_starts(self.n_init, self.data.shape) if method.num_starts else 1
+            return f"{method.title}, best of {starts} starts" if starts > 1 else method.title
+        sweeps = f" of {s.num_sweeps} sweeps" if self.method == "gibbs" and s.num_sweeps > 1 else ""
+        return (
+            f"{method.title}, {s.num_chains} chains, {s.num_warmup} + {s.num_samples} "
+            f"steps{sweeps} (warm-up + kept)"
+        )
+
+
+def make_job(options: Mapping[str, Any], data: BinaryMatrix) -> Job:
+    """Check the arguments of an `NBMF`, given by name, and fill in what they leave open."""
+    method = check_name("method", options["method"], METHODS)
+    given = {name: options[name] for name in settings.HYPERPARAMETERS}
+    model = settings.build_model(
+        options["model"], method, options["prior"], options["n_components"], data.shape, **given
+    )
+    K, lengths = model.num_components, ("n_warmup", "n_samples", "n_sweeps", "n_chains")
+    steps = settings.steps_of(method, data.shape, K, **{name: options[name] for name in lengths})
+    return Job(
+        data=data,
+        model=model,
+        method=method,
+        steps=steps,
+        max_iter=options["max_iter"],
+        tol=options["tol"],
+        n_init=options["n_init"],
+        num_draws=settings.independent_draws(options["n_samples"], data.shape, K),
+        show_progress=bool(options["progress_bar"]),
+    )
+
+
+class Run(NamedTuple):
+    """What came out of a fit."""
+
+    idata: Container  # components in order of their shares, aligned across draws
+    draws: Draws  # those of `idata`, checked
+    num_iter: int
+    interrupted: bool
+    diagnosis: Diagnosis | None  # of chains; None where there are none
+    verdict: str
+    converged: bool
+    trace: dict[str, np.ndarray]  # by iteration, of methods that iterate
