@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 import nbmf_jax as nbmf
 from nbmf_jax.cli import main
-from nbmf_jax.data import matrix
+from nbmf_jax.data import _text, matrix
 
 draws = importlib.import_module("nbmf_jax.posterior.draws")
 
@@ -53,12 +53,13 @@ def csv(blocks, tmp_path):
     ids=lambda x: x if isinstance(x, str) else "",
 )
 def test_one_check_of_the_table_and_one_of_the_draws(count, csv, method, options):
-    tables = count(matrix, "_checked")
+    # Cells of a text file are checked as they are parsed, those of anything else by `_checked`.
+    parsed, tables = count(_text, "parse"), count(matrix, "_checked")
     containers = count(draws, "_check_posterior")
     arguments = ["fit", csv, "--out", csv.parent / "out", "--method", method, *options]
     result = CliRunner().invoke(main, [str(argument) for argument in arguments])
     assert result.exit_code == 0, result.output
-    assert len(tables) == 1
+    assert len(parsed) + len(tables) == 1
     assert len(containers) == 1
 
 
