@@ -105,7 +105,7 @@ def assignments_shape(model: FactorModel, shape: Shape) -> Shape:
 def initial_assignments(key: Key, model: FactorModel, V: Matrix) -> Assignments:
     """Uniform over the K components (in Dir-Dir: over the pairs that V allows)."""
     upright = Upright.of(model, V)
-    labels = upright.cells.initial_labels(key, upright.ones, model.num_components)
+    labels = upright.cells.labelling.initial(key, upright.ones, model.num_components)
     return upright.assignments(labels)
 
 
@@ -113,13 +113,13 @@ def draw_assignments(key: Key, model: FactorModel, V: Matrix, factors: Factors) 
     """Labels from p(assignments | W, H, V)."""
     upright = Upright.of(model, V)
     W, H = upright.orientation.factors(factors["W"], factors["H"])
-    return upright.assignments(upright.cells.draw_labels(key, upright.ones, W.T, H))
+    return upright.assignments(upright.cells.labelling.draw(key, upright.ones, W.T, H))
 
 
 def agreeing(model: FactorModel, V: Matrix, assignments: Assignments) -> Bool[Array, "F N"]:
     """False where the labels contradict V (possible in Dir-Dir only)."""
     upright = Upright.of(model, V)
-    agrees = upright.cells.agrees(upright.ones, upright.labels(assignments))
+    agrees = upright.cells.labelling.agrees(upright.ones, upright.labels(assignments))
     return upright.orientation.matrix(agrees) | jnp.isnan(V)
 
 
@@ -150,10 +150,10 @@ def assign(model: FactorModel, V: Matrix, assignments: Assignments) -> Assigned:
     """
     K, upright = model.num_components, Upright.of(model, V)
     missing = upright.cells.num_states(K)
-    labels = upright.cells.make_possible(upright.ones, upright.labels(assignments), K)
+    labels = upright.cells.labelling.make_possible(upright.ones, upright.labels(assignments), K)
     assignments = jnp.where(jnp.isnan(V), missing, upright.assignments(labels))
     assignments = assignments.astype(np.min_scalar_type(missing))
-    counts = upright.cells.count(upright.ones, upright.labels(assignments), K)
+    counts = upright.cells.labelling.count(upright.ones, upright.labels(assignments), K)
     return Assigned(assignments, counts)
 
 

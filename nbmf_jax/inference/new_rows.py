@@ -13,6 +13,7 @@ labels is Dirichlet or Beta: prior plus counts. New columns are new rows of V tr
 from __future__ import annotations
 
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -59,7 +60,7 @@ def average_over_draws(
     def add(total: Totals, draw: tuple[Array, Array, tuple[Array, ...]]) -> tuple[Totals, None]:
         key, X, prior = draw
         parameters = tuple(parameter[:, None] for parameter in prior)
-        row = partial(infer, X=X, family=family, prior=parameters, num=num_sweeps)
+        row = partial(infer, rows=_Rows(X, family, parameters, num_sweeps))
         keys = jax.random.split(key, padded.shape[:2])
         x = lax.map(lambda a: jax.vmap(row)(*a), (keys, padded))
         x = x.reshape(-1, x.shape[-1])[: len(V)]
@@ -74,15 +75,18 @@ def average_over_draws(
     return total[0] / len(X), total[1] / len(X)
 
 
-def _row_gibbs(
-    key: Key,
-    v: Float[Array, " N"],
-    X: Float[Array, "K N"],
-    family: Family,
-    prior: Prior,
-    num: int,
-) -> Float[Array, " K"]:
+class _Rows(NamedTuple):
+    """What all new rows have in common, given one draw of the other factor."""
+
+    X: Float[Array, "K N"]
+    family: Family
+    prior: Prior
+    num_sweeps: int
+
+
+def _row_gibbs(key: Key, v: Float[Array, " N"], rows: _Rows) -> Float[Array, " K"]:
     """E[x | labels] averaged over the later half of the sweeps."""
+    X, family, prior, num = rows
     K = len(X)
 
     def sweep(x: Float[Array, "K 1"], key: Key) -> tuple[Array, Array]:
@@ -98,15 +102,9 @@ def _row_gibbs(
     return means[num // 2 :].mean(0)
 
 
-def _row_cvb0(
-    key: Key,
-    v: Float[Array, " N"],
-    X: Float[Array, "K N"],
-    family: Family,
-    prior: Prior,
-    num: int,
-) -> Float[Array, " K"]:
+def _row_cvb0(key: Key, v: Float[Array, " N"], rows: _Rows) -> Float[Array, " K"]:
     """E[x] at the fixed point of the expected labels r (K, N), each cell seeing all the others."""
+    X, family, prior, num = rows
     one, zero = (v == 1).astype(X.dtype), (v == 0).astype(X.dtype)
 
     def update(_: int, r: Float[Array, "K N"]) -> Float[Array, "K N"]:

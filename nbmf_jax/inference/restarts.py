@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -17,35 +17,50 @@ from nbmf_jax.inference.checks import Problem
 from nbmf_jax.inference.types import Key, Matrix
 from nbmf_jax.models.base import FactorModel
 
-__all__ = ["best_fit", "start_labels"]
+__all__ = ["Attempt", "Plan", "best_fit", "start_labels"]
 
-Fit = Callable[..., tuple[Any, History, Array]]  # see `best_fit`
+
+class Attempt(NamedTuple):
+    """One fit from one start, upright."""
+
+    key: Key
+    start: Assignments | None  # labels to start from; None for random ones
+    model: FactorModel
+    V: Matrix
+    heldout: Matrix | None
+    tol: float | Array
+
+
+Fit = Callable[..., tuple[Any, History, Array]]
+"""`fit(attempt, **options)`: what was fitted, how it went, and a score, the higher the better."""
+
+
+class Plan(NamedTuple):
+    """How to fit: a function with its options, and how often to try."""
+
+    fit: Fit
+    options: tuple[tuple[str, Any], ...]
+    tol: float
+    num_restarts: int
 
 
 def best_fit(
-    key: Key,
-    checked: Problem,
-    fit: Fit,
-    tol: float,
-    num_restarts: int,
-    options: dict[str, Any],
+    key: Key, checked: Problem, plan: Plan
 ) -> tuple[Any, History, Float[Array, " restarts"]]:
-    """What was fitted best, its history, and the scores of all restarts.
-
-    `fit(key, start, model, V, heldout, tol, **options)`, where `start` is labels or None, returns
-    what it fitted, the history of `fixed_point.iterate`, and a score, the higher the better.
-    """
-    keys, options_key = jax.random.split(key, num_restarts), tuple(options.items())
-    arrays = checked.starts, checked.model, checked.V, checked.heldout
-    fitted, history, scores = _run_restarts(keys, *arrays, tol, fit=fit, options=options_key)
+    """What was fitted best, its history, and the scores of all restarts."""
+    keys = jax.random.split(key, plan.num_restarts)
+    arrays = checked.starts, checked.model, checked.V, checked.heldout, plan.tol
+    fitted, history, scores = _run_restarts(keys, *arrays, fit=plan.fit, options=plan.options)
     best = _best_of(scores)
     fitted, history = jax.tree.map(lambda x: x[best], (fitted, history))
     return fitted, history, scores
 
 
-def start_labels(key: Key, start: Assignments | None, model: FactorModel, V: Matrix) -> Assignments:
+def start_labels(attempt: Attempt) -> Assignments:
     """The given labels, or uniform ones."""
-    return initial_assignments(key, model, V) if start is None else start
+    if attempt.start is not None:
+        return attempt.start
+    return initial_assignments(attempt.key, attempt.model, attempt.V)
 
 
 def _best_of(scores: Float[Array, " restarts"]) -> int:
@@ -73,6 +88,6 @@ def _run_restarts(
     """Every restart in turn, so that the memory of one is enough."""
 
     def fit_one(key_and_start: tuple[Key, Array | None]) -> tuple[Any, History, Array]:
-        return fit(*key_and_start, model, V, heldout, tol, **dict(options))
+        return fit(Attempt(*key_and_start, model, V, heldout, tol), **dict(options))
 
     return lax.map(fit_one, (keys, starts))

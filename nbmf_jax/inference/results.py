@@ -35,14 +35,24 @@ Labels = tuple[Any, ...] | None  # of rows or columns; whatever a user's DataFra
 _TURN = Orientation(transposed=True)
 
 
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class _Result:
-    """What the two results share; W H of independent W and H has mean E[W] E[H]."""
+    """What the two results share; W H of independent W and H has mean E[W] E[H].
+
+    Attributes:
+        num_iter: iterations done.
+        converged: whether the criterion fell below its tolerance; None where there is none.
+        trace: one number per iteration: `change`, `perplexity` of held-out cells, and what the
+            algorithm adds; `restarts` has the final score of each restart.
+        row_labels: labels of V's rows, if it had any.
+        column_labels: labels of V's columns, if it had any.
+    """
 
     num_iter: int | Array | None
     converged: bool | Array | None
     trace: Mapping[str, Array | np.ndarray]
-    row_labels: Labels
-    column_labels: Labels
+    row_labels: Labels = None
+    column_labels: Labels = None
 
     def mean(self) -> Factors:
         """W (F, K) and H (K, N)."""
@@ -79,7 +89,7 @@ class _Result:
     data=("parameters", "model", "num_iter", "converged", "trace"),
     static=("row_labels", "column_labels"),
 )
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class VariationalPosterior(_Result):
     """Independent Dirichlet and Beta distributions of W and H.
 
@@ -87,21 +97,13 @@ class VariationalPosterior(_Result):
         model: the prior.
         parameters: the posterior's parameters, by the names of the model's hyperparameters:
             (F, K) for those of W, (K, N) for those of H.
-        num_iter: iterations done.
-        converged: whether the criterion fell below its tolerance; None where there is none.
-        trace: one number per iteration: `change`, and what the algorithm adds (`elbo`,
-            `perplexity` of held-out cells); `restarts` has the final score of each restart.
-        row_labels: labels of V's rows, if it had any.
-        column_labels: labels of V's columns, if it had any.
+        trace: `elbo` besides what every result has, where the algorithm computes it.
+
+    `num_iter`, `converged`, `trace`, `row_labels` and `column_labels` say how it was fitted.
     """
 
     model: FactorModel
     parameters: dict[str, Array]
-    num_iter: int | Array | None
-    converged: bool | Array | None
-    trace: Mapping[str, Array | np.ndarray]
-    row_labels: Labels = None
-    column_labels: Labels = None
 
     def mean(self) -> Factors:
         """E[W] (F, K) and E[H] (K, N)."""
@@ -151,27 +153,20 @@ class VariationalPosterior(_Result):
     data=("W", "H", "num_iter", "converged", "trace"),
     static=("row_labels", "column_labels"),
 )
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PointEstimate(_Result):
     """One value of W and of H: maximum likelihood or maximum a posteriori.
 
     Attributes:
         W: (F, K).
         H: (K, N).
-        num_iter: iterations done.
-        converged: whether the criterion fell below its tolerance.
-        trace: one number per iteration: `change`, `objective`, and `perplexity` of held-out cells.
-        row_labels: labels of V's rows, if it had any.
-        column_labels: labels of V's columns, if it had any.
+        trace: `objective` besides what every result has.
+
+    `num_iter`, `converged`, `trace`, `row_labels` and `column_labels` say how it was fitted.
     """
 
     W: Float[Array, "*batch F K"]
     H: Float[Array, "*batch K N"]
-    num_iter: int | Array | None
-    converged: bool | Array | None
-    trace: Mapping[str, Array | np.ndarray]
-    row_labels: Labels = None
-    column_labels: Labels = None
 
     def mean(self) -> Factors:
         """W (F, K) and H (K, N)."""

@@ -20,7 +20,7 @@ from jaxtyping import Array, Float
 
 from nbmf_jax.inference._numerics.categorical import count_labels, draw_index
 from nbmf_jax.inference.cells.diagonals import sweep_diagonals
-from nbmf_jax.inference.cells.protocol import CellModel, Sides
+from nbmf_jax.inference.cells.protocol import CellModel, Labelling, Sides
 from nbmf_jax.models.base import FactorModel
 from nbmf_jax.models.hyperpriors import Hyperparameter
 
@@ -128,10 +128,6 @@ BETA_BETA = CellModel(
     num_states=lambda num_components: NUM_STATES,
     Counts=Counts,
     Priors=Priors,
-    initial_labels=initial_labels,
-    draw_labels=draw_labels,
-    agrees=agrees,
-    make_possible=make_possible,
-    count=count,
+    labelling=Labelling(initial_labels, draw_labels, agrees, make_possible, count),
     moves=(sweep,),
 )

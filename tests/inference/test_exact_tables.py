@@ -127,7 +127,7 @@ def test_counters_follow(kind):
     missing = np.asarray(labelled.labels_of(model, jnp.asarray(np.isnan(V))))
     for i in range(20):
         assert ((np.asarray(labels[i]) == 5) == missing).all()
-        again = cells_of(model).count(labelled.Upright.of(model, V).ones, labels[i], 5)
+        again = cells_of(model).labelling.count(labelled.Upright.of(model, V).ones, labels[i], 5)
         jax.tree.map(
             lambda x, y, i=i: np.testing.assert_array_equal(x[i], y), tuple(counts), tuple(again)
         )

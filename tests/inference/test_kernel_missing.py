@@ -34,14 +34,14 @@ def test_value_under_a_missing_cell_cannot_matter(algorithm):
     """Whether a missing cell is stored as a one or a zero, labels and counters are the same."""
     missing = np.isnan(V)
     ones = V == 1
-    labels = algorithm.initial_labels(jax.random.key(0), ones, K)
+    labels = algorithm.labelling.initial(jax.random.key(0), ones, K)
     labels = jnp.where(missing, K, labels).astype(np.uint8)
     names = algorithm.Priors._fields
     priors = algorithm.Priors(**{name: jnp.full((K, 1), 0.6) for name in names})
 
     @jax.jit
     def sweep(ones):
-        counts = algorithm.count(ones, labels, K)
+        counts = algorithm.labelling.count(ones, labels, K)
         return algorithm.moves[0](jax.random.key(1), ones, labels, counts, priors)
 
     rng = np.random.default_rng(0)

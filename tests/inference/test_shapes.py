@@ -12,8 +12,8 @@ import pytest
 
 HOOK = """
 import jaxtyping
-MATHEMATICS = ["nbmf_jax.inference", *(f"nbmf_jax.models.{x}" for x in ("families", "likelihood", "special"))]
-jaxtyping.install_import_hook(MATHEMATICS, "beartype.beartype")
+MATHEMATICS = ["inference", "models.families", "models.likelihood", "models.special"]
+jaxtyping.install_import_hook([f"nbmf_jax.{x}" for x in MATHEMATICS], "beartype.beartype")
 """
 
 SAMPLE = """

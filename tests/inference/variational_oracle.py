@@ -28,27 +28,32 @@ def normalise(log_weights):
     return weights / weights.sum()
 
 
+def visits(seen, num_iter, portions):
+    """Observed cells in the order of the sweeps, with the others of their row and column."""
+    for i in range(num_iter):
+        portion = 1 if portions is None else portions[i]
+        for f, n in (cell for cells in diagonal_cells(seen.shape) for cell in cells):
+            if seen[f, n]:
+                row, column = seen[f].astype(float), seen[:, n].astype(float)
+                row[n] = column[f] = 0
+                yield f, n, row, column, portion
+
+
 def cvb_beta_dir(V, Z, gamma, alpha, beta, num_iter, order=0, portions=None):
     """E[W], E[H] after `num_iter` sweeps; hyperparameters gamma (F, K), alpha, beta (K, N)."""
     K = gamma.shape[1]
     seen = ~np.isnan(V)
     r = one_hot(Z, K) * seen[..., None]
-    for i in range(num_iter):
-        portion = 1 if portions is None else portions[i]
-        for f, n in (cell for cells in diagonal_cells(V.shape) for cell in cells):
-            if not seen[f, n]:
-                continue
-            row, column = seen[f].astype(float), seen[:, n].astype(float)
-            row[n] = column[f] = 0
-            ones, zeros = column * (V[:, n] == 1), column * (V[:, n] == 0)
-            log_weights = log_expectation(gamma[f], r[f], row, order)
-            if V[f, n] == 1:
-                log_weights = log_weights + log_expectation(alpha[:, n], r[:, n], ones, order)
-            else:
-                log_weights = log_weights + log_expectation(beta[:, n], r[:, n], zeros, order)
-            total = alpha[:, n] + beta[:, n]
-            log_weights = log_weights - log_expectation(total, r[:, n], column, order)
-            r[f, n] += portion * (normalise(log_weights) - r[f, n])
+    for f, n, row, column, portion in visits(seen, num_iter, portions):
+        ones, zeros = column * (V[:, n] == 1), column * (V[:, n] == 0)
+        log_weights = log_expectation(gamma[f], r[f], row, order)
+        if V[f, n] == 1:
+            log_weights = log_weights + log_expectation(alpha[:, n], r[:, n], ones, order)
+        else:
+            log_weights = log_weights + log_expectation(beta[:, n], r[:, n], zeros, order)
+        total = alpha[:, n] + beta[:, n]
+        log_weights = log_weights - log_expectation(total, r[:, n], column, order)
+        r[f, n] += portion * (normalise(log_weights) - r[f, n])
     W = gamma + r.sum(1)
     A, B = (((v == V)[..., None] * r).sum(0).T for v in (1, 0))
     return W / W.sum(1, keepdims=True), (alpha + A) / (alpha + beta + A + B)
@@ -59,20 +64,14 @@ def cvb_dir_dir(V, Z, C, gamma, eta, num_iter, order=0, portions=None):
     K = gamma.shape[1]
     seen = ~np.isnan(V)
     z, c = (one_hot(x, K) * seen[..., None] for x in (Z, C))
-    for i in range(num_iter):
-        portion = 1 if portions is None else portions[i]
-        for f, n in (cell for cells in diagonal_cells(V.shape) for cell in cells):
-            if not seen[f, n]:
-                continue
-            row, column = seen[f].astype(float), seen[:, n].astype(float)
-            row[n] = column[f] = 0
-            log_l = log_expectation(gamma[f], z[f], row, order)
-            log_q = log_expectation(eta[:, n], c[:, n], column, order)
-            pair = np.exp(log_l[:, None] + log_q[None])
-            pair = pair * (np.eye(K) if V[f, n] == 1 else 1 - np.eye(K))
-            pair /= pair.sum()
-            z[f, n] += portion * (pair.sum(1) - z[f, n])
-            c[f, n] += portion * (pair.sum(0) - c[f, n])
+    for f, n, row, column, portion in visits(seen, num_iter, portions):
+        log_l = log_expectation(gamma[f], z[f], row, order)
+        log_q = log_expectation(eta[:, n], c[:, n], column, order)
+        pair = np.exp(log_l[:, None] + log_q[None])
+        pair = pair * (np.eye(K) if V[f, n] == 1 else 1 - np.eye(K))
+        pair /= pair.sum()
+        z[f, n] += portion * (pair.sum(1) - z[f, n])
+        c[f, n] += portion * (pair.sum(0) - c[f, n])
     W, H = gamma + z.sum(1), eta + c.sum(0).T
     return W / W.sum(1, keepdims=True), H / H.sum(0)
 

@@ -23,7 +23,7 @@ from nbmf_jax.inference._numerics.xla import draw_uniforms
 from nbmf_jax.inference.cells.beta_dir_tables import Counts, Priors, conditional_weights
 from nbmf_jax.inference.cells.diagonals import LaneLabels, LaneUniforms, sweep_diagonals
 from nbmf_jax.inference.cells.expected_beta_dir import EXPECTED, expected_counts
-from nbmf_jax.inference.cells.protocol import CellModel, Sides
+from nbmf_jax.inference.cells.protocol import CellModel, Labelling, Sides
 from nbmf_jax.inference.cells.rare_components import is_worthwhile, sweep_common_and_rare
 from nbmf_jax.inference.cells.table_moves import move_tables
 from nbmf_jax.inference.types import Key, Labels, Ones
@@ -116,11 +116,7 @@ BETA_DIR = CellModel(
     num_labels=1,
     Counts=Counts,
     Priors=Priors,
-    initial_labels=initial_labels,
-    draw_labels=draw_labels,
-    agrees=agrees,
-    make_possible=make_possible,
-    count=count,
+    labelling=Labelling(initial_labels, draw_labels, agrees, make_possible, count),
     moves=(sweep, move_tables),
     expected=EXPECTED,
     expected_counts=expected_counts,

@@ -30,7 +30,7 @@ from nbmf_jax.inference.cells.dir_dir_tables import (
     sum_of_the_others,
 )
 from nbmf_jax.inference.cells.expected_dir_dir import EXPECTED, expected_counts
-from nbmf_jax.inference.cells.protocol import CellModel, Sides
+from nbmf_jax.inference.cells.protocol import CellModel, Labelling, Sides
 from nbmf_jax.inference.types import Key, Labels, Ones
 
 __all__ = ["DIR_DIR", "draw_pair", "sweep"]
@@ -126,11 +126,7 @@ DIR_DIR = CellModel(
     num_labels=2,
     Counts=Counts,
     Priors=Priors,
-    initial_labels=initial_labels,
-    draw_labels=draw_labels,
-    agrees=agrees,
-    make_possible=make_possible,
-    count=count,
+    labelling=Labelling(initial_labels, draw_labels, agrees, make_possible, count),
     moves=(sweep,),
     expected=EXPECTED,
     expected_counts=expected_counts,

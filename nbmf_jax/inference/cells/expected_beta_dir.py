@@ -8,12 +8,12 @@ variances follow those of means.
 from __future__ import annotations
 
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool
 
 from nbmf_jax.inference._numerics.xla import exact_dot
 from nbmf_jax.inference.cells.beta_dir_tables import Counts, Priors, conditional_weights
 from nbmf_jax.inference.cells.expected_terms import normalised, second_order_term, sums_over_columns
-from nbmf_jax.inference.cells.protocol import ExpectedCells, ExpectedLabels, Sides
+from nbmf_jax.inference.cells.protocol import ExpectedCells, ExpectedLabels, Given, Sides
 
 __all__ = ["EXPECTED", "expected_counts"]
 
@@ -46,13 +46,9 @@ def _as_counts(counters: Sides) -> Counts:
     return Counts(L=counters.row[0], A=A, B=B)
 
 
-def expected_counts(
-    W: Float[Array, "K F"],
-    H: Float[Array, "K N"],
-    X1: Float[Array, "F N"],
-    X0: Float[Array, "F N"],
-) -> Counts:
-    """E[counts | W, H, V]; X1 = V / W H and X0 = (1 - V) / (1 - W H), 0 at missing cells."""
+def expected_counts(given: Given) -> Counts:
+    """E[counts | W, H, V]."""
+    W, H, X1, X0 = given
     return Counts(
         L=W * sums_over_columns(H, X1, X0),
         A=H * exact_dot(W, X1),
@@ -60,9 +56,4 @@ def expected_counts(
     )
 
 
-EXPECTED = ExpectedLabels(
-    counted=_counted,
-    priors=_priors,
-    updates={0: _update, 2: _update_second_order},
-    as_counts=_as_counts,
-)
+EXPECTED = ExpectedLabels(_counted, _priors, {0: _update, 2: _update_second_order}, _as_counts)

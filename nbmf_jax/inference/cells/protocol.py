@@ -24,6 +24,8 @@ __all__ = [
     "CellTables",
     "ExpectedCells",
     "ExpectedLabels",
+    "Given",
+    "Labelling",
     "Move",
     "Sides",
     "cells_of",
@@ -63,38 +65,57 @@ class ExpectedLabels(Generic[C, P]):
 
 
 @dataclass(frozen=True)
+class Labelling(Generic[C]):
+    """Labels of all cells: where they start, what V allows, and how they are counted.
+
+    Attributes:
+        initial: `(key, ones, K)`: labels to start from.
+        draw: `(key, ones, W, H)`: labels given W (K, F) and H (K, N).
+        agrees: `(ones, labels)`: (F, N), False where labels contradict V.
+        make_possible: `(ones, labels, K)`: labels that V allows, for any that are given.
+        count: `(ones, labels, K)`: their counters; missing cells are not counted.
+    """
+
+    initial: Callable[[Key, Ones, int], Labels]
+    draw: Callable[[Key, Ones, Array, Array], Labels]
+    agrees: Callable[[Ones, Labels], Ones]
+    make_possible: Callable[[Ones, Labels, int], Labels]
+    count: Callable[[Ones, Labels, int], C]
+
+
+class Given(NamedTuple):
+    """W and H, component-major, with what the data say about them."""
+
+    W: Float[Array, "K F"]
+    H: Float[Array, "K N"]
+    X1: Float[Array, "F N"]  # V / W H, 0 at missing cells
+    X0: Float[Array, "F N"]  # (1 - V) / (1 - W H), 0 at missing cells
+
+
+@dataclass(frozen=True)
 class CellModel(Generic[C, P]):
-    """The labels of a model's cells. K is the number of components.
+    """How the cells of a model are labelled. K is the number of components.
 
     Attributes:
         num_labels: m, labels a cell.
-        num_states: how many values a label can have, given K; one more marks a missing cell.
         Counts: NamedTuple of counters, (K, F) and (K, N): first those that are added to W's
             parameters in the posterior, then those that are added to H's.
         Priors: NamedTuple of hyperparameters in the same order, with the model's names.
-        initial_labels: `(key, ones, K)`: labels to start from.
-        draw_labels: `(key, ones, W, H)`: labels given W (K, F) and H (K, N).
-        agrees: `(ones, labels)`: (F, N), False where labels contradict V.
-        make_possible: `(ones, labels, K)`: the nearest labels that V allows.
-        count: `(ones, labels, K)`: their counters; missing cells are not counted.
+        labelling: the functions that make and count labels.
         moves: what one step of the sampler does, one after the other; the first is the sweep
             over all cells.
         expected: for collapsed variational inference; None where it is not worked out.
-        expected_counts: `(W, H, X1, X0)`: E[counts | W, H, V] for EM and stochastic inference,
-            X1 = V / W H and X0 = (1 - V) / (1 - W H), 0 at missing cells; None likewise.
+        expected_counts: E[counts | W, H, V], for EM and stochastic inference; None likewise.
+        num_states: how many values a label can have, given K; one more marks a missing cell.
     """
 
     num_labels: int
     Counts: type[C]
     Priors: type[P]
-    initial_labels: Callable[[Key, Ones, int], Labels]
-    draw_labels: Callable[[Key, Ones, Array, Array], Labels]
-    agrees: Callable[[Ones, Labels], Ones]
-    make_possible: Callable[[Ones, Labels, int], Labels]
-    count: Callable[[Ones, Labels, int], C]
+    labelling: Labelling[C]
     moves: tuple[Move[C, P], ...]
     expected: ExpectedLabels[C, P] | None = None
-    expected_counts: Callable[[Array, Array, Array, Array], C] | None = None
+    expected_counts: Callable[[Given], C] | None = None
     num_states: Callable[[int], int] = lambda num_components: num_components
 
 
@@ -116,7 +137,7 @@ def expected_labels_of(model: Kind) -> ExpectedLabels[Any, Any]:
     return expected
 
 
-def expected_counts_of(model: Kind) -> Callable[[Array, Array, Array, Array], Any]:
+def expected_counts_of(model: Kind) -> Callable[[Given], Any]:
     """The expected counters of a model given W and H."""
     expected_counts = cells_of(model).expected_counts
     if expected_counts is None:

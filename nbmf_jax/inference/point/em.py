@@ -28,11 +28,11 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from nbmf_jax.inference._numerics.fixed_point import History, Record, iterate
-from nbmf_jax.inference.assignments import Assignments, assign, mean_factors
+from nbmf_jax.inference.assignments import assign, mean_factors
 from nbmf_jax.inference.cells.factors import by_factor, posterior_parameters
-from nbmf_jax.inference.cells.protocol import expected_counts_of
+from nbmf_jax.inference.cells.protocol import Given, expected_counts_of
 from nbmf_jax.inference.checks import check, check_iterations
-from nbmf_jax.inference.restarts import best_fit
+from nbmf_jax.inference.restarts import Attempt, Plan, best_fit
 from nbmf_jax.inference.results import PointEstimate
 from nbmf_jax.inference.types import Key, Matrix, Shape, Tables
 from nbmf_jax.models.base import FactorModel, check_model
@@ -96,8 +96,9 @@ def em(
     checked = check(model, V, heldout=heldout, start=start, num_restarts=num_restarts)
     if prior:
         check_prior(model)
-    options = {"max_iter": max_iter, "prior": bool(prior), "accelerate": bool(accelerate)}
-    point, history, scores = best_fit(key, checked, _fit, tol, num_restarts, options)
+    options = ("max_iter", max_iter), ("prior", bool(prior)), ("accelerate", bool(accelerate))
+    plan = Plan(_fit, options, tol, num_restarts)
+    point, history, scores = best_fit(key, checked, plan)
     return checked.finish(PointEstimate(W=point.W.T, H=point.H, **history._asdict()), scores)
 
 
@@ -125,18 +126,9 @@ class _State(NamedTuple):
 
 
 def _fit(
-    key: Key,
-    start: Assignments | None,
-    model: FactorModel,
-    V: Matrix,
-    heldout: Matrix | None,
-    tol: Array,
-    *,
-    max_iter: int,
-    prior: bool,
-    accelerate: bool,
+    attempt: Attempt, max_iter: int, prior: bool, accelerate: bool
 ) -> tuple[Point, History, Float[Array, ""]]:
-    problem = _Em.of(model, V, prior)
+    problem, heldout, tol = _Em.of(attempt.model, attempt.V, prior), attempt.heldout, attempt.tol
     iteration = partial(_stretched, tol=tol) if accelerate else _plain
 
     def step(_: Array, state: _State) -> tuple[_State, Record]:
@@ -146,7 +138,7 @@ def _fit(
             record["perplexity"] = mean_negative_log_likelihood(after.reached.S, heldout)
         return after, record
 
-    point = random_point(key, model, V.shape) if start is None else _from_labels(model, V, start)
+    point = _start_point(attempt)
     begin = _State(problem.reach(point), jnp.ones((), point.W.dtype))
     state, history = iterate(step, begin, max_iter, tol)
     return state.reached.point, history, state.reached.objective
@@ -177,7 +169,8 @@ class _Em(NamedTuple):
     def update(self, at: _Reached) -> Point:
         """The EM update: the mode given the expected counters."""
         W, H = at.point
-        counts = expected_counts_of(self.model)(W, H, *inverse_probabilities(at.S, self.V))
+        given = Given(W, H, *inverse_probabilities(at.S, self.V))
+        counts = expected_counts_of(self.model)(given)
         of_W, of_H = by_factor(self.model, posterior_parameters(counts, self.pseudo_counts))
         return Point(W=self.model.W.family.mode(of_W, W), H=self.model.H.family.mode(of_H, H))
 
@@ -198,7 +191,7 @@ def _plain(problem: _Em, state: _State) -> tuple[_State, Float[Array, ""]]:
     return _State(reached, state.stretch), problem.change(state.reached, reached)
 
 
-def _stretched(problem: _Em, state: _State, tol: Array) -> tuple[_State, Float[Array, ""]]:
+def _stretched(problem: _Em, state: _State, tol: float | Array) -> tuple[_State, Float[Array, ""]]:
     before, stretch = state
     target = problem.update(before)
     bold = problem.reach(problem.beyond(before.point, target, stretch))
@@ -234,8 +227,14 @@ def random_point(key: Key, model: FactorModel, shape: Shape) -> Point:
     )
 
 
-def _from_labels(model: FactorModel, V: Matrix, labels: Assignments) -> Point:
-    """Factors given labels, smoothed by uniform priors: EM never leaves an exact 0."""
+def _start_point(attempt: Attempt) -> Point:
+    """Factors at random, or given labels.
+
+    Those are smoothed by uniform priors: EM never leaves an exact 0.
+    """
+    model, V, labels = attempt.model, attempt.V, attempt.start
+    if labels is None:
+        return random_point(attempt.key, model, V.shape)
     ones = dict.fromkeys(model.parameter_names(), 1.0)
     flat = type(model)(model.num_components, **ones)  # type: ignore[call-arg]
     factors = mean_factors(flat, V.shape, assign(flat, V, labels).counts)

@@ -24,12 +24,12 @@ from jaxtyping import Array, Float
 
 from nbmf_jax.inference._numerics.fixed_point import History, Record, iterate
 from nbmf_jax.inference._numerics.xla import exact_dot
-from nbmf_jax.inference.assignments import Assignments, assign
+from nbmf_jax.inference.assignments import assign
 from nbmf_jax.inference.cells.beta_dir_tables import Counts, Priors
 from nbmf_jax.inference.cells.factors import mean_factors
 from nbmf_jax.inference.checks import check, check_iterations
 from nbmf_jax.inference.orientation import orientation_of
-from nbmf_jax.inference.restarts import start_labels
+from nbmf_jax.inference.restarts import Attempt, Plan, start_labels
 from nbmf_jax.inference.results import VariationalPosterior
 from nbmf_jax.inference.types import Key, Matrix, Tables, Values
 from nbmf_jax.inference.variational.fits import counter_change, fit_variational
@@ -72,19 +72,14 @@ def bica(
         name = type(model).__name__
         raise ValueError(f"bica is defined for BetaDir and DirBeta; for {name} use cvb0")
     checked = check(model, V, heldout=heldout, start=start, num_restarts=num_restarts)
-    return fit_variational(key, checked, _fit, tol, num_restarts, {"max_iter": max_iter})
+    plan = Plan(_fit, (("max_iter", max_iter),), tol, num_restarts)
+    return fit_variational(key, checked, plan)
 
 
 def _fit(
-    key: Key,
-    start: Assignments | None,
-    model: FactorModel,
-    V: Matrix,
-    heldout: Matrix | None,
-    tol: Array,
-    *,
-    max_iter: int,
+    attempt: Attempt, max_iter: int
 ) -> tuple[tuple[Tables, Values], History, Float[Array, ""]]:
+    model, V, heldout = attempt.model, attempt.V, attempt.heldout
     priors = Priors(**model.priors(V.shape))
     num_observed = jnp.sum(~jnp.isnan(V))
 
@@ -96,8 +91,8 @@ def _fit(
             record["perplexity"] = mean_negative_log_likelihood(mean, heldout)
         return after, record
 
-    counts = assign(model, V, start_labels(key, start, model, V)).counts
-    counts, history = iterate(step, counts, max_iter, tol)
+    counts = assign(model, V, start_labels(attempt)).counts
+    counts, history = iterate(step, counts, max_iter, attempt.tol)
     mean = bernoulli_mean(*mean_factors(model, counts, priors))
     return (counts, {}), history, log_likelihood(mean, V)
 

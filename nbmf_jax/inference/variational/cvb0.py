@@ -48,7 +48,7 @@ from nbmf_jax.inference.cells.protocol import (
 )
 from nbmf_jax.inference.checks import check, check_iterations
 from nbmf_jax.inference.learned_values import start_values
-from nbmf_jax.inference.restarts import start_labels
+from nbmf_jax.inference.restarts import Attempt, Plan, start_labels
 from nbmf_jax.inference.results import VariationalPosterior
 from nbmf_jax.inference.types import Key, Matrix, Shape, Tables, Values
 from nbmf_jax.inference.variational.fits import counter_change, fit_variational
@@ -119,8 +119,8 @@ def cvb0(
     expected_labels_of(check_model(model))  # refuses a model that has none
     checked = check(model, V, heldout=heldout, start=start, num_restarts=num_restarts, learns=True)
     _check_memory(model, checked.orientation.shape(checked.V.shape), memory_limit)
-    options = {"max_iter": max_iter, "order": order, "anneal_after": anneal_after}
-    return fit_variational(key, checked, _fit, tol, num_restarts, options)
+    options = ("max_iter", max_iter), ("order", order), ("anneal_after", anneal_after)
+    return fit_variational(key, checked, Plan(_fit, options, tol, num_restarts))
 
 
 def memory_needed(model: FactorModel, shape: Shape) -> int:
@@ -151,19 +151,11 @@ class _State(NamedTuple):
 
 
 def _fit(
-    key: Key,
-    start: Assignments | None,
-    model: FactorModel,
-    V: Matrix,
-    heldout: Matrix | None,
-    tol: Array,
-    *,
-    max_iter: int,
-    order: int,
-    anneal_after: int | None,
+    attempt: Attempt, max_iter: int, order: int, anneal_after: int | None
 ) -> tuple[tuple[Tables, Values], History, Float[Array, ""]]:
+    model, V, heldout = attempt.model, attempt.V, attempt.heldout
     fit = _Fit.of(model, V, order)
-    assigned = assign(model, V, start_labels(key, start, model, V))
+    assigned = assign(model, V, start_labels(attempt))
 
     def step(iteration: Int[Array, ""], state: _State) -> tuple[_State, Record]:
         portion = _portion(iteration, anneal_after)
@@ -177,8 +169,8 @@ def _fit(
         return after, record
 
     expected = _one_hot(fit.layout, assigned.assignments, model.num_components)
-    begin = _State(expected, fit.counters(expected), start_values(key, model))
-    state, history = iterate(step, begin, max_iter, tol)
+    begin = _State(expected, fit.counters(expected), start_values(attempt.key, model))
+    state, history = iterate(step, begin, max_iter, attempt.tol)
     counters = fit.counters(state.expected)
     score = log_likelihood(fit.mean(counters, state.values), V)
     return (fit.expected.as_counts(counters), state.values), history, score

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
@@ -12,7 +10,7 @@ from nbmf_jax.inference._numerics.fixed_point import History
 from nbmf_jax.inference.cells.factors import by_factor, posterior_parameters
 from nbmf_jax.inference.cells.protocol import cells_of
 from nbmf_jax.inference.checks import Problem
-from nbmf_jax.inference.restarts import Fit, best_fit
+from nbmf_jax.inference.restarts import Plan, best_fit
 from nbmf_jax.inference.results import VariationalPosterior
 from nbmf_jax.inference.types import Key, Shape, Tables
 from nbmf_jax.models.base import FactorModel
@@ -20,19 +18,12 @@ from nbmf_jax.models.base import FactorModel
 __all__ = ["counter_change", "fit_variational", "variational_posterior"]
 
 
-def fit_variational(
-    key: Key,
-    checked: Problem,
-    fit: Fit,
-    tol: float,
-    num_restarts: int,
-    options: dict[str, Any],
-) -> VariationalPosterior:
+def fit_variational(key: Key, checked: Problem, plan: Plan) -> VariationalPosterior:
     """The best of several fits by log p(V | E[W] E[H]), as a posterior in the user's terms.
 
-    `fit` returns expected counts and the values of learned hyperparameters, among others.
+    `plan.fit` fits expected counts and the values of learned hyperparameters.
     """
-    (counts, values), history, scores = best_fit(key, checked, fit, tol, num_restarts, options)
+    (counts, values), history, scores = best_fit(key, checked, plan)
     model = checked.model.given(values)
     posterior = variational_posterior(model, checked.V.shape, counts, history)
     return checked.finish(posterior, scores)

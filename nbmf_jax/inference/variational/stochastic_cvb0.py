@@ -34,7 +34,7 @@ from nbmf_jax.data.batches import Batches, open_batches
 from nbmf_jax.data.checks import check_count, is_number
 from nbmf_jax.inference._numerics.fixed_point import History
 from nbmf_jax.inference.cells.factors import by_factor, posterior_parameters
-from nbmf_jax.inference.cells.protocol import AnyCells, cells_of, expected_counts_of
+from nbmf_jax.inference.cells.protocol import AnyCells, Given, cells_of, expected_counts_of
 from nbmf_jax.inference.orientation import orientation_of
 from nbmf_jax.inference.results import VariationalPosterior
 from nbmf_jax.inference.types import Key, Tables
@@ -285,8 +285,8 @@ def _fit_batch(
 
     def update(H: Float[Array, "K b"]) -> tuple[Float[Array, "K b"], Tables]:
         """E[H] and the counters after one update of every cell's expected label."""
-        X1, X0 = inverse_probabilities(bernoulli_mean(W.T, H), block)
-        counts = expected_counts(W, H, X1, X0)
+        inverse = inverse_probabilities(bernoulli_mean(W.T, H), block)
+        counts = expected_counts(Given(W, H, *inverse))
         _, own = by_factor(kind, counts)
         return kind.H.family.mean(posterior_parameters(own, of_H)), counts
 
