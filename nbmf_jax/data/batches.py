@@ -1,4 +1,4 @@
-"""Matrices read in batches of columns: from memory, from a `.npy` file, or from a stream of blocks.
+"""Matrices read in batches of rows or columns: from memory, a `.npy` file, or a stream of blocks.
 
 Every cell is checked by `as_binary_matrix`; of a file only one batch at a time is in memory.
 """
@@ -21,125 +21,132 @@ __all__ = ["Batches", "open_batches"]
 
 _DEFAULT_SIZE = 256
 
-Batch = tuple[NDArray[np.intp], NDArray[np.float32]]  # numbers of b columns, and (F, b) cells
+Batch = tuple[NDArray[np.intp], NDArray[np.float32]]  # numbers of b lines, and their cells
 Labels = tuple[tuple[Hashable, ...] | None, tuple[Hashable, ...] | None]
 Source = NDArray[np.float32] | np.memmap | Iterator[object]
 
 
 @dataclass(frozen=True)
 class Batches:
-    """A matrix whose columns are visited in batches.
+    """A matrix whose rows or columns, its lines, are visited in batches.
 
     Attributes:
-        shape: F and N, after transposition.
-        batch_size: most columns in one batch.
+        shape: F and N.
+        axis: 0 for batches of rows, (b, N) cells; 1 for batches of columns, (F, b) cells.
+        batch_size: most lines in one batch.
         once: whether the data can be read only once (a stream).
         labels: of rows and of columns, None where there are none.
     """
 
     shape: tuple[int, int]
+    axis: int
     batch_size: int
     once: bool
     labels: Labels
-    _source: Source  # checked cells (F, N), a file not transposed yet, or a stream of blocks
-    _transposed: bool
+    _source: Source  # checked cells (F, N), a file, or a stream of blocks
+
+    @property
+    def num_lines(self) -> int:
+        """Rows or columns in all."""
+        return self.shape[self.axis]
 
     def visit(self, rng: np.random.Generator) -> Iterator[Batch]:
-        """Visit every column once: yield the numbers of b columns, and their (F, b) cells."""
+        """Visit every line once: yield the numbers of b lines, and their cells."""
         if isinstance(self._source, np.memmap):
-            # Neighbouring columns, batches in random order: scattered columns would read the
+            # Neighbouring lines, batches in random order: scattered lines would read the
             # whole file for every batch.
-            batches = np.split(np.arange(self.shape[1]), self._cuts())
+            batches = np.split(np.arange(self.num_lines), self._cuts())
             for i in rng.permutation(len(batches)):
                 yield batches[i], self._read(self._source, batches[i])
         elif isinstance(self._source, np.ndarray):
-            for columns in np.split(rng.permutation(self.shape[1]), self._cuts()):
-                yield columns, self._source[:, columns]
+            for lines in np.split(rng.permutation(self.num_lines), self._cuts()):
+                yield lines, self._source.take(lines, self.axis)
         else:
             yield from self._in_order(self._source)
 
     def _cuts(self) -> NDArray[np.intp]:
-        """Where a new batch begins, in a list of all columns."""
-        return np.arange(self.batch_size, self.shape[1], self.batch_size)
+        """Where a new batch begins, in a list of all lines."""
+        return np.arange(self.batch_size, self.num_lines, self.batch_size)
 
-    def _read(self, file: np.memmap, columns: NDArray[np.intp]) -> NDArray[np.float32]:
-        part = slice(columns[0], columns[-1] + 1)
-        block = file[part] if self._transposed else file[:, part]
-        line = "rows" if self._transposed else "columns"
-        return self._checked(block, f"{line} from {columns[0]} to {columns[-1]}")
-
-    def _checked(self, block: object, what: str) -> NDArray[np.float32]:
-        """Cells of a block of lines of V, (F, b)."""
-        block = np.asarray(block) if isinstance(block, np.memmap) else block
-        values = as_binary_matrix(block, name=f"V ({what})").values
-        return values.T if self._transposed else values
+    def _read(self, file: np.memmap, lines: NDArray[np.intp]) -> NDArray[np.float32]:
+        block = np.asarray(_part(file, lines[0], lines[-1] + 1, self.axis))
+        name = f"V ({_WORDS[self.axis]} from {lines[0]} to {lines[-1]})"
+        return as_binary_matrix(block, name=name).values
 
     def _in_order(self, blocks: Iterator[object]) -> Iterator[Batch]:
-        first, N = 0, self.shape[1]
+        first = 0
         for number, part in enumerate(blocks):
-            block = self._checked(part, f"batch {number}")
+            block = as_binary_matrix(part, name=f"V (batch {number})").values
             self._check_block(number, block.shape, first)
-            for start in range(0, block.shape[1], self.batch_size):
-                piece = block[:, start : start + self.batch_size]
-                yield first + start + np.arange(piece.shape[1]), piece
-            first += block.shape[1]
-        if first < N:
-            raise ValueError(f"V ended after {first} of num_lines = {N} columns or rows")
+            length = block.shape[self.axis]
+            for start in range(0, length, self.batch_size):
+                piece = _part(block, start, start + self.batch_size, self.axis)
+                yield first + start + np.arange(piece.shape[self.axis]), piece
+            first += length
+        if first < self.num_lines:
+            raise ValueError(
+                f"V ended after {first} of num_lines = {self.num_lines} columns or rows"
+            )
 
     def _check_block(self, number: int, shape: tuple[int, ...], first: int) -> None:
-        F, N = self.shape
-        if shape[0] != F or first + shape[1] > N:
+        other = 1 - self.axis
+        if shape[other] != self.shape[other] or first + shape[self.axis] > self.num_lines:
+            F, N = self.shape
             raise ValueError(
                 f"V (batch {number}) has {shape[0]} x {shape[1]} cells after "
-                f"{first} columns, but the whole is {F} x {N}; check num_lines"
+                f"{first} {_WORDS[self.axis]}, but the whole is {F} x {N}; check num_lines"
             )
 
 
-def open_batches(
-    V: object, batch_size: int | None, num_lines: int | None, transposed: bool
-) -> Batches:
+_WORDS = ("rows", "columns")
+
+
+def _part(block: NDArray[np.float32], start: int, end: int, axis: int) -> NDArray[np.float32]:
+    """Lines [start, end) of a block."""
+    return block[start:end] if axis == 0 else block[:, start:end]
+
+
+def open_batches(V: object, batch_size: int | None, num_lines: int | None, axis: int) -> Batches:
     """Open a matrix, a `.npy` file or an iterable of blocks, to be visited in batches.
 
     Args:
         V: the data: anything that `as_binary_matrix` takes, a path, or an iterable of matrices.
-        batch_size: most columns in one batch; by default 256.
-        num_lines: how many columns (rows if `transposed`) a stream has.
-        transposed: take batches of rows, and give them as columns.
+        batch_size: most lines in one batch; by default 256.
+        num_lines: how many lines a stream has.
+        axis: 0 for batches of rows, 1 for batches of columns.
     """
     if isinstance(V, str | PathLike):
         V = _open_file(Path(V))
     if _is_stream(V):
-        return _open_stream(iter(V), batch_size, num_lines, transposed)
+        return _open_stream(iter(V), batch_size, num_lines, axis)
     labels: Labels = (None, None)
     source: NDArray[np.float32] | np.memmap
     if isinstance(V, np.memmap):
         if V.ndim != 2 or 0 in V.shape:
             raise ValueError(f"V must be a matrix with rows and columns, got shape {V.shape}")
-        source, shape = V, V.shape
+        source, shape = V, (V.shape[0], V.shape[1])
     else:
         matrix = as_binary_matrix(V, require_observed=True)
         labels = matrix.own_row_labels, matrix.own_column_labels
-        source, shape = matrix.values.T if transposed else matrix.values, matrix.shape
-    F, N = shape[::-1] if transposed else shape
-    if num_lines not in (None, N):
-        raise ValueError(f"num_lines is {num_lines}, but V has {N}; leave it out")
-    return _batches(source, (F, N), batch_size, labels, transposed)
+        source, shape = matrix.values, matrix.shape
+    if num_lines not in (None, shape[axis]):
+        raise ValueError(f"num_lines is {num_lines}, but V has {shape[axis]}; leave it out")
+    return _batches(source, shape, axis, batch_size, labels)
 
 
 def _batches(
     source: Source,
     shape: tuple[int, int],
+    axis: int,
     batch_size: int | None,
     labels: Labels,
-    transposed: bool,
 ) -> Batches:
-    size = min(_DEFAULT_SIZE, shape[1]) if batch_size is None else batch_size
-    if size > shape[1]:
+    size = min(_DEFAULT_SIZE, shape[axis]) if batch_size is None else batch_size
+    if size > shape[axis]:
         raise ValueError(
-            f"batch_size is {size}, but V has only {shape[1]} "
-            f"{'rows' if transposed else 'columns'} to take batches of"
+            f"batch_size is {size}, but V has only {shape[axis]} {_WORDS[axis]} to take batches of"
         )
-    return Batches(shape, size, not isinstance(source, np.ndarray), labels, source, transposed)
+    return Batches(shape, axis, size, not isinstance(source, np.ndarray), labels, source)
 
 
 def _open_file(path: Path) -> np.memmap:
@@ -162,7 +169,7 @@ def _is_stream(V: object) -> TypeGuard[Iterable[object]]:
 
 
 def _open_stream(
-    blocks: Iterator[object], batch_size: int | None, num_lines: int | None, transposed: bool
+    blocks: Iterator[object], batch_size: int | None, num_lines: int | None, axis: int
 ) -> Batches:
     if num_lines is None:
         raise ValueError(
@@ -173,5 +180,5 @@ def _open_stream(
     except StopIteration:
         raise ValueError("V has no batches") from None
     rows, columns = as_binary_matrix(first, name="V (batch 0)").shape
-    shape = (columns if transposed else rows, num_lines)
-    return _batches(chain([first], blocks), shape, batch_size, (None, None), transposed)
+    shape = (num_lines, columns) if axis == 0 else (rows, num_lines)
+    return _batches(chain([first], blocks), shape, axis, batch_size, (None, None))

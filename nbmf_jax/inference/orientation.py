@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeVar
 
-import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Shaped
 
 from nbmf_jax.inference.types import Shape
@@ -18,6 +18,7 @@ from nbmf_jax.models.base import FactorModel
 __all__ = ["Orientation", "orientation_of", "transposed_names"]
 
 Value = TypeVar("Value")
+AnyArray = TypeVar("AnyArray", Array, np.ndarray)
 
 
 class Orientation(NamedTuple):
@@ -29,9 +30,13 @@ class Orientation(NamedTuple):
         """The upright model of a user's model."""
         return model.transposed() if self.transposed else model
 
-    def matrix(self, X: Shaped[Array, "... F N"]) -> Shaped[Array, "... rows columns"]:
-        """V, labels, or anything else with the axes of V last."""
-        return jnp.swapaxes(X, -1, -2) if self.transposed else X
+    def matrix(self, X: AnyArray) -> AnyArray:
+        """V, labels, or anything else with the axes of V last: (..., F, N)."""
+        return X.swapaxes(-1, -2) if self.transposed else X
+
+    def axis(self, axis: int) -> int:
+        """The axis of the user's matrix that is this axis of the upright one."""
+        return 1 - axis if self.transposed else axis
 
     def shape(self, shape: Shape) -> Shape:
         """The shape of V."""
@@ -41,7 +46,7 @@ class Orientation(NamedTuple):
         self, W: Shaped[Array, "... F K"], H: Shaped[Array, "... K N"]
     ) -> tuple[Shaped[Array, "... F2 K"], Shaped[Array, "... K N2"]]:
         """W and H, which exchange their roles."""
-        return (jnp.swapaxes(H, -1, -2), jnp.swapaxes(W, -1, -2)) if self.transposed else (W, H)
+        return (H.swapaxes(-1, -2), W.swapaxes(-1, -2)) if self.transposed else (W, H)
 
     def names(self, model: FactorModel, values: dict[str, Value]) -> dict[str, Value]:
         """Anything by the names of a model's hyperparameters, by those of its transpose."""

@@ -35,9 +35,9 @@ from nbmf_jax.data.checks import check_count, is_number
 from nbmf_jax.inference._numerics.fixed_point import History
 from nbmf_jax.inference.cells.factors import by_factor, posterior_parameters
 from nbmf_jax.inference.cells.protocol import AnyCells, Given, cells_of, expected_counts_of
-from nbmf_jax.inference.orientation import orientation_of
+from nbmf_jax.inference.orientation import Orientation, orientation_of
 from nbmf_jax.inference.results import VariationalPosterior
-from nbmf_jax.inference.types import Key, Tables
+from nbmf_jax.inference.types import Key, Shape, Tables
 from nbmf_jax.inference.variational.cvb0 import cvb0, memory_needed
 from nbmf_jax.inference.variational.fits import variational_posterior
 from nbmf_jax.models.base import FactorModel, check_model
@@ -101,16 +101,17 @@ def stochastic_cvb0(
     for name, count in (("batch_size", batch_size), ("num_lines", num_lines)):
         if count is not None:
             check_count(name, count)
-    batches = open_batches(V, batch_size, num_lines, transposed=turn.transposed)
+    batches = open_batches(V, batch_size, num_lines, axis=turn.axis(1))
     num_passes = check_count("num_passes", num_passes)
     num_local = check_count("num_local", num_local)
     _check_steps(delay, forgetting)
-    model.priors(turn.shape(batches.shape))  # raises in the user's words
-    run = _Run.of(turn.model(model), batches, num_local, _Schedule(delay, forgetting))
+    model.priors(batches.shape)  # raises in the user's words
+    shape = turn.shape(batches.shape)
+    run = _Run.of(turn.model(model), shape, num_local, _Schedule(delay, forgetting))
 
     key_start, key_order = jax.random.split(key)
     rng = np.random.default_rng(np.asarray(jax.random.bits(key_order, (4,))))
-    read = partial(_blocks, batches, rng, progress_bar)
+    read = partial(_blocks, batches, turn, rng, progress_bar)
     L = run.learn(key_start, read, 1 if batches.once else num_passes)
     if not batches.once:
         L = run.refine(L, read)
@@ -138,7 +139,7 @@ class _Run(NamedTuple):
     """A fit in progress, upright: batches are columns."""
 
     model: FactorModel
-    batches: Batches
+    shape: Shape
     priors: Tables
     num_local: int
     schedule: _Schedule
@@ -146,10 +147,10 @@ class _Run(NamedTuple):
     trace: dict[str, list[float]]
 
     @classmethod
-    def of(cls, model: FactorModel, batches: Batches, num_local: int, schedule: _Schedule) -> _Run:
-        priors = _shared_priors(model, batches.shape)
-        H = _HTables(model, batches.shape[1])
-        return cls(model, batches, priors, num_local, schedule, H, {"fit": [], "change": []})
+    def of(cls, model: FactorModel, shape: Shape, num_local: int, schedule: _Schedule) -> _Run:
+        priors = _shared_priors(model, shape)
+        H = _HTables(model, shape[1])
+        return cls(model, shape, priors, num_local, schedule, H, {"fit": [], "change": []})
 
     def fit(self, L: Float[Array, "K F"], block: np.ndarray) -> tuple[Tables, Float[Array, ""]]:
         """Counters of a batch given W's, and nats per observed cell."""
@@ -158,7 +159,7 @@ class _Run(NamedTuple):
 
     def learn(self, key: Key, read: Read, num_passes: int) -> Float[Array, "K F"]:
         """Passes over the data that move W's counters, which are returned."""
-        N, L = self.batches.shape[1], None
+        N, L = self.shape[1], None
         for _ in range(num_passes):
             for columns, block in read():
                 if L is None and np.isnan(block).all():
@@ -188,7 +189,7 @@ class _Run(NamedTuple):
         """The posterior of all columns."""
         trace = {name: np.asarray(values) for name, values in self.trace.items()}
         history = History(num_iter=len(trace["fit"]), converged=None, trace=trace)
-        return variational_posterior(self.model, self.batches.shape, self.H.counts(L), history)
+        return variational_posterior(self.model, self.shape, self.H.counts(L), history)
 
 
 class _HTables:
@@ -212,10 +213,13 @@ class _HTables:
         return counts
 
 
-def _blocks(batches: Batches, rng: np.random.Generator, progress_bar: bool) -> Iterator[Block]:
-    """Batches of one shape, the last filled up with missing columns, so as to compile once."""
-    total = -(-batches.shape[1] // batches.batch_size)
-    for columns, block in tqdm(batches.visit(rng), total=total, disable=not progress_bar):
+def _blocks(
+    batches: Batches, turn: Orientation, rng: np.random.Generator, progress_bar: bool
+) -> Iterator[Block]:
+    """Upright batches of one shape, the last filled up with missing columns: compiled once."""
+    total = -(-batches.num_lines // batches.batch_size)
+    for columns, lines in tqdm(batches.visit(rng), total=total, disable=not progress_bar):
+        block = turn.matrix(lines)
         spare = ((0, 0), (0, batches.batch_size - block.shape[1]))
         yield columns, np.pad(block, spare, constant_values=np.nan)
 
@@ -232,7 +236,7 @@ def _check_steps(delay: object, forgetting: object) -> None:
         )
 
 
-def _shared_priors(model: FactorModel, shape: tuple[int, int]) -> Tables:
+def _shared_priors(model: FactorModel, shape: Shape) -> Tables:
     priors = model.priors(shape)
     for name in model.H.parameters:
         if priors[name].shape[1] > 1:
