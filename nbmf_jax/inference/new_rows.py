@@ -127,12 +127,7 @@ def _expected_weights(
 
 
 def _label_weights(
-    x: Float[
-        Array,
-        (
-            K  # N
-        ),
-    ],
+    x: Float[Array, "K #N"],
     X: Float[Array, "K N"],
     v: Float[Array, " N"],
     family: Family,
@@ -142,12 +137,7 @@ def _label_weights(
 
 
 def _matching(
-    probability: Float[
-        Array,
-        (
-            K  # N
-        ),
-    ],
+    probability: Float[Array, "K #N"],
     v: Float[Array, " N"],
 ) -> Float[Array, "K N"]:
     """P(v | z = k): of what was seen, and a constant where nothing was."""

@@ -139,7 +139,7 @@ class VariationalPosterior(_Result):
             column_labels=self.row_labels,
         )
 
-    def _of(self, factor: Factor) -> tuple[Shaped[Array, ...], ...]:
+    def _of(self, factor: Factor) -> tuple[Shaped[Array, "..."], ...]:
         return tuple(self.parameters[name] for name in factor.parameters)
 
     def __repr__(self) -> str:

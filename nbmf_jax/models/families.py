@@ -51,7 +51,7 @@ class Family(ABC):
         """Log probability of what was counted in each column, x integrated out."""
 
     @abstractmethod
-    def log_normaliser(self, parameters: Tables) -> Float[Array, ...]:
+    def log_normaliser(self, parameters: Tables) -> Float[Array, "..."]:
         """Minus the logarithm of the density's normalising integral, by column or by entry."""
 
     @abstractmethod
@@ -98,7 +98,7 @@ class _Dirichlet(Family):
     def log_marginal(self, parameters: Tables, counts: Tables) -> Float[Array, " M"]:
         return log_dirichlet_multinomial(*parameters, *counts)
 
-    def log_normaliser(self, parameters: Tables) -> Float[Array, ...]:
+    def log_normaliser(self, parameters: Tables) -> Float[Array, "..."]:
         (c,) = parameters
         return gammaln(c.sum(0)) - gammaln(c).sum(0)
 
@@ -141,7 +141,7 @@ class _Beta(Family):
     def log_marginal(self, parameters: Tables, counts: Tables) -> Float[Array, " M"]:
         return log_beta_bernoulli(*parameters, *counts)
 
-    def log_normaliser(self, parameters: Tables) -> Float[Array, ...]:
+    def log_normaliser(self, parameters: Tables) -> Float[Array, "..."]:
         a, b = parameters
         return gammaln(a + b) - (gammaln(a) + gammaln(b))
 

@@ -108,12 +108,7 @@ def frozen(value: Value) -> Value:
 
 def component_major(
     value: object, name: str, num_components: int, component_axis: int, length: int
-) -> Float[
-    Array,
-    (
-        K  # length
-    ),
-]:
+) -> Float[Array, "K #length"]:
     """Lay a hyperparameter out as (K, length), or as (K, 1) when it is shared by all of them."""
     array = jnp.asarray(value, dtype=jnp.result_type(float))
     if not isinstance(array, Tracer):

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 __all__ = ["log_beta_bernoulli", "log_dirichlet_multinomial", "log_rising"]
 
 
-def log_rising(start: Float[Array, ...], count: Float[Array, ...]) -> Float[Array, ...]:
+def log_rising(start: Float[Array, "..."], count: Float[Array, "..."]) -> Float[Array, "..."]:
     """log Gamma(start + count) / Gamma(start), exactly 0 where nothing was counted."""
     # Asked for explicitly: XLA may evaluate the two gammaln by different code, and most of the
     # entries are empty, so that their rounding would add up.
@@ -22,12 +22,7 @@ def log_rising(start: Float[Array, ...], count: Float[Array, ...]) -> Float[Arra
 
 
 def log_dirichlet_multinomial(
-    concentration: Float[
-        Array,
-        (
-            K  # M
-        ),
-    ],
+    concentration: Float[Array, "K #M"],
     counts: Float[Array, "K M"],
 ) -> Float[Array, " M"]:
     """log p(labels) with the label probabilities ~ Dirichlet(concentration) integrated out.
@@ -39,18 +34,8 @@ def log_dirichlet_multinomial(
 
 
 def log_beta_bernoulli(
-    alpha: Float[
-        Array,
-        (
-            K  # M
-        ),
-    ],
-    beta: Float[
-        Array,
-        (
-            K  # M
-        ),
-    ],
+    alpha: Float[Array, "K #M"],
+    beta: Float[Array, "K #M"],
     ones: Float[Array, "K M"],
     zeros: Float[Array, "K M"],
 ) -> Float[Array, " M"]:

@@ -21,8 +21,8 @@ Trace = dict[str, Float[Array, " max_iter"]]  # of all
 class History(NamedTuple):
     """How an iteration went."""
 
-    num_iter: Int[Array, ...] | int
-    converged: Bool[Array, ...] | None  # None where nothing is iterated to convergence
+    num_iter: Int[Array, "..."] | int
+    converged: Bool[Array, "..."] | None  # None where nothing is iterated to convergence
     trace: Mapping[str, Array | np.ndarray]  # (..., max_iter), NaN after the last iteration
 
 

@@ -27,7 +27,7 @@ _RETRY_SHARE = 8  # retries have room for 1/8 of the entries, several times what
 _WORTH_COMPACTING = 8192  # below this, trying all entries again is cheaper than gathering them
 
 
-def draw_log_gammas(key: Array, *shapes: Float[Array, ...]) -> tuple[Float[Array, ...], ...]:
+def draw_log_gammas(key: Array, *shapes: Float[Array, "..."]) -> tuple[Float[Array, "..."], ...]:
     """log of independent Gamma(shape, 1) variables, for several arrays of shapes at once."""
     flat = jnp.concatenate([shape.ravel() for shape in shapes])
     drawn = _log_gamma(key, flat)

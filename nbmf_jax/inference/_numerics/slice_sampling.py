@@ -30,13 +30,13 @@ _LEVEL, _LOWER, _UPPER, _DRAW, _DONE = range(5)
 
 class _State(NamedTuple):
     key: Array
-    stage: Int[Array, ...]
-    level: Float[Array, ...]  # the slice is where the log density is above this
-    lower: Float[Array, ...]
-    upper: Float[Array, ...]
-    left: Float[Array, ...]  # steps that the lower end may still take
-    right: Float[Array, ...]  # steps that the upper end may still take
-    drawn: Float[Array, ...]
+    stage: Int[Array, "..."]
+    level: Float[Array, "..."]  # the slice is where the log density is above this
+    lower: Float[Array, "..."]
+    upper: Float[Array, "..."]
+    left: Float[Array, "..."]  # steps that the lower end may still take
+    right: Float[Array, "..."]  # steps that the upper end may still take
+    drawn: Float[Array, "..."]
 
 
 def slice_sample(

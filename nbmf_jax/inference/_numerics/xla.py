@@ -18,7 +18,7 @@ __all__ = ["all_chains_agree", "draw_uniforms", "exact_dot", "stored", "stored_b
 Result = TypeVar("Result")
 
 
-def draw_uniforms(key: Array, shape: tuple[int, ...], dtype: DTypeLike) -> Float[Array, ...]:
+def draw_uniforms(key: Array, shape: tuple[int, ...], dtype: DTypeLike) -> Float[Array, "..."]:
     """Uniform numbers in [0, 1), the same as those of `jax.random.uniform`.
 
     They are drawn as one flat array: that compiles in half the time.

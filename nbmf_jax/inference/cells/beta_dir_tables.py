@@ -15,24 +15,9 @@ __all__ = ["Counts", "Priors", "conditional_weights"]
 class Priors(NamedTuple):
     """Hyperparameters, component-major; a width of 1 serves every row or column."""
 
-    gamma: Float[
-        Array,
-        (
-            K  # F
-        ),
-    ]
-    alpha: Float[
-        Array,
-        (
-            K  # N
-        ),
-    ]
-    beta: Float[
-        Array,
-        (
-            K  # N
-        ),
-    ]
+    gamma: Float[Array, "K #F"]
+    alpha: Float[Array, "K #N"]
+    beta: Float[Array, "K #N"]
 
 
 class Counts(NamedTuple):

@@ -246,12 +246,7 @@ def without_tail(
 
 
 def _prior_with_tail(
-    table: Float[
-        Array,
-        (
-            lines  # long
-        ),
-    ],
+    table: Float[Array, "lines #long"],
     layout: Layout,
 ) -> Float[Array, "lines _"]:
     """Append the tail of a table of hyperparameters, unless one column serves all."""

@@ -107,12 +107,7 @@ def draw_pair(
 
 def _with_partner(
     z: Int[Array, " M"],
-    q: Float[
-        Array,
-        (
-            P  # M
-        ),
-    ],
+    q: Float[Array, "P #M"],
     v: Bool[Array, " M"],
     uniforms: Float[Array, " M"],
 ) -> LaneLabels:

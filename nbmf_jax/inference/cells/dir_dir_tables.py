@@ -15,18 +15,8 @@ __all__ = ["Counts", "Priors", "conditional_weights", "sum_of_the_others"]
 class Priors(NamedTuple):
     """Hyperparameters, component-major; a width of 1 serves every row or column."""
 
-    gamma: Float[
-        Array,
-        (
-            K  # F
-        ),
-    ]
-    eta: Float[
-        Array,
-        (
-            K  # N
-        ),
-    ]
+    gamma: Float[Array, "K #F"]
+    eta: Float[Array, "K #N"]
 
 
 class Counts(NamedTuple):

@@ -14,24 +14,9 @@ __all__ = ["normalised", "second_order_term", "sums_over_columns", "with_varianc
 
 
 def second_order_term(
-    x: Float[
-        Array,
-        (
-            K  # M
-        ),
-    ],
-    variance: Float[
-        Array,
-        (
-            K  # M
-        ),
-    ],
-) -> Float[
-    Array,
-    (
-        K  # M
-    ),
-]:
+    x: Float[Array, "K #M"],
+    variance: Float[Array, "K #M"],
+) -> Float[Array, "K #M"]:
     """E log x = log E x + this term, up to second order."""
     return -variance / (2 * x * x)
 

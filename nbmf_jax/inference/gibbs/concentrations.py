@@ -44,7 +44,7 @@ def tails(
 
 
 def rise(
-    T: Float[Array, "lines longest"], x: Float[Array, ...], now: Float[Array, ...]
+    T: Float[Array, "lines longest"], x: Float[Array, "..."], now: Float[Array, "..."]
 ) -> Float[Array, " lines"]:
     """sum_j T_j log((x + j) / (now + j)) of each line of T."""
     x, now = x[..., None], now[..., None]
@@ -117,7 +117,7 @@ def update_beta_parameters(
     T_alpha, T_beta, T_sum = tails(tables, longest, per_component)
     T = {alpha: T_alpha, beta: T_beta}
 
-    def move(now: Values, key: Key, names: tuple[str, ...], by: Float[Array, 2]) -> Values:
+    def move(now: Values, key: Key, names: tuple[str, ...], by: Float[Array, "2"]) -> Values:
         """Draw t, and multiply those parameters that are named by exp(t by)."""
 
         def moved(t: Array) -> Values:

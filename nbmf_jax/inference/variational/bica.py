@@ -116,7 +116,7 @@ def update(counts: Counts, priors: Priors, V: Matrix) -> tuple[Counts, Float[Arr
     return after, log_S - kl_W - kl_H
 
 
-def _expected_log(x: Float[Array, "K M"], total: Float[Array, ...]) -> Float[Array, "K M"]:
+def _expected_log(x: Float[Array, "K M"], total: Float[Array, "..."]) -> Float[Array, "K M"]:
     return jnp.maximum(digamma(x) - digamma(total), _LEAST_LOG)
 
 
