@@ -107,7 +107,7 @@ def _row_cvb0(key: Key, v: Float[Array, " N"], rows: _Rows) -> Float[Array, " K"
     X, family, prior, num = rows
     one, zero = (v == 1).astype(X.dtype), (v == 0).astype(X.dtype)
 
-    def update(_: int, r: Float[Array, "K N"]) -> Float[Array, "K N"]:
+    def update(_: Array, r: Float[Array, "K N"]) -> Float[Array, "K N"]:
         A, B = ((r * side).sum(1, keepdims=True) - r * side for side in (one, zero))
         x = _expected_weights(prior, A, B, family)
         weights = _label_weights(x, X, v, family)
