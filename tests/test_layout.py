@@ -17,6 +17,7 @@ import pytest
 
 import nbmf_jax
 from conftest import ROOT
+from nbmf_jax.registry import METHODS, MODELS
 
 PACKAGE = Path(nbmf_jax.__file__).parent
 
@@ -218,3 +219,31 @@ def test_relative_imports_are_counted_from_where_the_module_is(path, source):
 )
 def test_other_imports_are_allowed(path, source):
     assert not root_imports(source, Path(path), ["data", "models"])
+
+
+def names_in(source, names):
+    """Names of models or methods that stand in a module as constants, docstrings left out."""
+    tree = ast.parse(source)
+    documents = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    }
+    constants = (node for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    return {node.value for node in constants if id(node) not in documents} & set(names)
+
+
+@pytest.mark.parametrize("names", [MODELS, METHODS], ids=["models", "methods"])
+def test_names_are_listed_in_the_registry_only(names):
+    """A module may have a default, or two names that it treats differently, but no list."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        if path.name != "registry.py":
+            assert len(names_in(path.read_text(), names)) <= 2, path
+
+
+def test_a_second_list_of_names_is_seen():
+    source = '"""beta-dir"""\nKNOWN = ["beta-dir", "dir-beta", "dir-dir"]'
+    assert names_in(source, MODELS) == {"beta-dir", "dir-beta", "dir-dir"}
+    assert names_in('def f():\n    """gibbs"""', METHODS) == set()

@@ -77,7 +77,8 @@ def fold_in(
         for name, value in (("num_sweeps", num_sweeps), ("num_draws", num_draws))
     )
     key = jax.random.key(0) if key is None else key
-    idata = to_arviz(result, num_samples=1 if by_mean else num_draws, key=key)
+    key_draws, key_labels = jax.random.fold_in(key, 2), key
+    idata = to_arviz(result, num_samples=1 if by_mean else num_draws, key=key_draws)
     draws = check_draws(idata)
     return fold_in_draws(
         idata,
@@ -87,7 +88,7 @@ def fold_in(
         variational=method == "cvb0",
         num_draws=num_draws,
         num_sweeps=num_sweeps,
-        key=key,
+        key=key_labels,
         model=model,
         mean=result.mean() if by_mean and isinstance(result, FactorPosterior) else None,
     )
