@@ -237,9 +237,12 @@ def names_in(source, names):
 
 @pytest.mark.parametrize("names", [MODELS, METHODS], ids=["models", "methods"])
 def test_names_are_listed_in_the_registry_only(names):
-    """A module may have a default, or two names that it treats differently, but no list."""
+    """A module may have a default, or two names that it treats differently, but no list.
+
+    The package's own list of public functions is none: some methods have the name of theirs.
+    """
     for path in sorted(PACKAGE.rglob("*.py")):
-        if path.name != "registry.py":
+        if path not in (PACKAGE / "registry.py", PACKAGE / "__init__.py"):
             assert len(names_in(path.read_text(), names)) <= 2, path
 
 
