@@ -31,11 +31,17 @@ class Model(NamedTuple):
     W: FactorPrior
     H: FactorPrior
     help: str  # what mixes the components, for the command line
+    max_components: int | None = None
 
     @property
     def min_components(self) -> int:
         """The least K: where rows of W and columns of H both sum to 1, K = 1 forces W H = 1."""
         return 2 if self.W.family == self.H.family == "dirichlet" else 1
+
+    def allows(self, num_components: int) -> bool:
+        """Whether the model can have so many components."""
+        most = num_components if self.max_components is None else self.max_components
+        return self.min_components <= num_components <= most
 
 
 class Method(NamedTuple):
@@ -46,6 +52,8 @@ class Method(NamedTuple):
     runs_chains: bool = False  # chains that can be compared with each other
     learns: bool = False  # can learn hyperparameters
     prunes: bool = False  # leaves components empty that are not needed
+    sweeps: bool = False  # a step of a chain may be several sweeps over all cells
+    num_samples: int = 500  # draws that are kept of every chain, where nothing else was asked for
     num_starts: bool = False  # iterates from several random starts, of which the best is kept
 
 
@@ -66,14 +74,14 @@ MODELS: dict[str, Model] = {
         "nbmf_jax.inference.cells.beta_dir:BETA_DIR",
         W=_BETA,
         H=_DIRICHLET_H,
-        help="columns do",
+        help="columns mix components",
     ),
     "dir-dir": Model(
         "nbmf_jax.models.dir_dir:DirDir",
         "nbmf_jax.inference.cells.dir_dir:DIR_DIR",
         W=_DIRICHLET_W,
         H=_DIRICHLET_H,
-        help="both",
+        help="rows and columns both mix components",
     ),
 }
 
@@ -84,6 +92,8 @@ METHODS: dict[str, Method] = {
         runs_chains=True,
         learns=True,
         prunes=True,
+        sweeps=True,
+        num_samples=250,
     ),
     "cvb0": Method(
         "nbmf_jax.estimator.methods:fit_cvb0",

@@ -2,6 +2,7 @@
 
 import re
 
+import grimp
 import pytest
 
 from conftest import ROOT
@@ -30,3 +31,37 @@ def test_the_check_has_teeth():
         ("inference/nowhere.py", "nothing"),
         ("docs/x.md", ""),
     ]
+
+
+def rows_of(document, heading):
+    """First and last column of the table below a heading line."""
+    lines = iter(document.read_text().splitlines())
+    next(line for line in lines if line.startswith(heading))
+    for line in lines:
+        if not line.startswith("|"):
+            return
+        first, *_, last = (cell.strip().strip("`") for cell in line.strip("|").split("|"))
+        if set(first) - set("-"):
+            yield first, last
+
+
+@pytest.mark.parametrize(
+    ("heading", "container"), [("| room |", "nbmf_jax"), ("| part |", "nbmf_jax.inference")]
+)
+def test_imports_are_those_of_the_architecture(heading, container):
+    graph, before = grimp.build_graph("nbmf_jax"), set()
+    for part, words in rows_of(ROOT / "docs" / "architecture.md", heading):
+        own = f"{container}.{part}"
+        imported = {
+            target.removeprefix(f"{container}.").split(".")[0]
+            for module in {own, *graph.find_descendants(own)}
+            for target in graph.find_modules_directly_imported_by(module)
+            if target.startswith(f"{container}.")
+        } - {part}
+        named = set(filter(None, words.split(", ")))
+        if "the same, and learned_values" in words:
+            named = before | {"learned_values"}
+        elif words == "all but inference":
+            named = imported - {"inference"}
+        assert imported == named, part
+        before = imported

@@ -13,6 +13,7 @@ from jaxtyping import Float
 
 from nbmf_jax.bench.measure import cpu_seconds
 from nbmf_jax.inference import assignments as labelled
+from nbmf_jax.inference.cells.protocol import cells_of
 from nbmf_jax.inference.gibbs import sampler
 from nbmf_jax.inference.point.em import em
 from nbmf_jax.inference.variational.bica import bica
@@ -68,7 +69,8 @@ def _builders(V: Matrix, num_components: int, burn_in: int) -> dict[str, Builder
     models = {
         name: kind(num_components)  # type: ignore[call-arg]
         for name, kind in kinds.items()
-        if kind.upright  # the others do the same work on the transposed matrix
+        # those that are not upright do the same work on the transposed matrix
+        if kind.upright and MODELS[name].allows(num_components)
     }
     found: dict[str, Builder] = {}
     for name, model in models.items():
@@ -79,6 +81,8 @@ def _builders(V: Matrix, num_components: int, burn_in: int) -> dict[str, Builder
     for model in models.values():
         found[f"{model.title} draw W, H"] = partial(_draw_factors, model, V, burn_in)
     for model in models.values():
+        if cells_of(model).expected is None:
+            continue
         found[f"{model.title} cvb0"] = partial(_cvb0, model, V)
     reference = models[_REFERENCE]
     found[f"{reference.title} bica"] = partial(_fit, bica, reference, V)
@@ -115,9 +119,9 @@ class _Chain:
         burn_in: int,
         move: Callable[..., labelled.Assigned] = sampler.sweep,
     ) -> None:
-        key = jax.random.key(0)
-        self.V, self.keys = V, iter(jax.random.split(key, 10_000))
-        labels = labelled.initial_assignments(key, model, V)
+        key, key_start, key_steps = jax.random.split(jax.random.key(0), 3)
+        self.V, self.keys = V, iter(jax.random.split(key_steps, 10_000))
+        labels = labelled.initial_assignments(key_start, model, V)
         self.state = labelled.assign(model, V, labels)
         self.sweep, self.compile_seconds = _compiled(
             lambda key, V, state: move(key, model, V, state), key, V, self.state

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from nbmf_jax.cli._options import FitOptions, TableOptions, data_options, fit_options
+from nbmf_jax.registry import METHODS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -96,7 +97,7 @@ def read_data(source: str, options: TableOptions, *, quiet: bool) -> BinaryMatri
 
 def number_of_devices(data: BinaryMatrix, options: FitOptions) -> int:
     """How many JAX devices to ask for before JAX starts: one per core if chains need their own."""
-    large = data.values.size > _SMALL and options.method == "gibbs"
+    large = data.values.size > _SMALL and METHODS[options.method].sweeps
     return min(options.chains, os.cpu_count() or 1) if large else 1
 
 

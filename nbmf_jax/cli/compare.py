@@ -11,7 +11,7 @@ import click
 from nbmf_jax.cli import _common
 from nbmf_jax.cli._common import TableOptions, say
 from nbmf_jax.cli._options import prior_option
-from nbmf_jax.registry import MODELS, check_name
+from nbmf_jax.registry import METHODS, MODELS, check_name
 
 if TYPE_CHECKING:
     from nbmf_jax.data import BinaryMatrix
@@ -31,12 +31,15 @@ class _Splits:
     seed: int
 
 
+_LEARNING = [name for name, method in METHODS.items() if method.learns]
+
+
 @click.command()
 @click.argument("data", default="southern_women")
 @click.option("--models", default=",".join(MODELS), help="Models to compare, separated by commas.")
 @click.option("--components", default="2,4,8", help="Numbers of components, separated by commas.")
 @prior_option
-@click.option("--method", type=click.Choice(["cvb0", "gibbs"]), default="cvb0", help="How to fit.")
+@click.option("--method", type=click.Choice(_LEARNING), default="cvb0", help="How to fit.")
 @click.option("--splits", type=click.IntRange(min=2), default=5, help="Number of random splits.")
 @click.option(
     "--test-fraction",
@@ -106,7 +109,7 @@ def _candidates(models: str, components: str, prior: str) -> dict[str, FactorMod
         f"{name}, {K}": preset(name, int(K), prior)
         for name in names
         for K in numbers
-        if int(K) >= MODELS[check_name("model", name, MODELS)].min_components
+        if MODELS[check_name("model", name, MODELS)].allows(int(K))
     }
     if len(found) < 2:
         raise ValueError(

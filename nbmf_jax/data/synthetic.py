@@ -84,7 +84,7 @@ def _draw_factor(
     component_axis: int,
 ) -> Array:
     """W (F, K) or H (K, N) from its prior; `component_axis` is the axis of length K."""
-    parameters = [values[name] for name in prior.parameters]
+    parameters = [values.get(name, 1.0) for name in prior.parameters]
     return _FAMILIES[prior.family](rng, shape, component_axis, *parameters)
 
 
@@ -129,6 +129,9 @@ def _check(model: str, F: int, N: int, K: int, missing_fraction: float) -> None:
         raise ValueError(
             f"num_components must be at least {least} for model={model!r}: with 1 every cell is 1."
         )
+    if not MODELS[model].allows(K):
+        most = MODELS[model].max_components
+        raise ValueError(f"num_components must be at most {most} for model={model!r}; found {K}.")
     if not is_number(missing_fraction) or not 0 <= missing_fraction <= 1:
         raise ValueError(f"missing_fraction must be between 0 and 1; found {missing_fraction!r}.")
 

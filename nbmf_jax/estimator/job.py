@@ -38,7 +38,7 @@ class Job(NamedTuple):
         if not method.runs_chains:
             starts = settings.num_starts(self.n_init, self.data.shape) if method.num_starts else 1
             return f"{method.title}, best of {starts} starts" if starts > 1 else method.title
-        sweeps = f" of {s.num_sweeps} sweeps" if self.method == "gibbs" and s.num_sweeps > 1 else ""
+        sweeps = f" of {s.num_sweeps} sweeps" if method.sweeps and s.num_sweeps > 1 else ""
         return (
             f"{method.title}, {s.num_chains} chains, {s.num_warmup} + {s.num_samples} "
             f"steps{sweeps} (warm-up + kept)"
@@ -48,7 +48,7 @@ class Job(NamedTuple):
 def make_job(options: Mapping[str, Any], data: BinaryMatrix) -> Job:
     """Check the arguments of an `NBMF`, given by name, and fill in what they leave open."""
     method = check_name("method", options["method"], METHODS)
-    given = {name: options[name] for name in settings.HYPERPARAMETERS}
+    given = {name: options[name] for name in settings.HYPERPARAMETERS if name in options}
     model = settings.build_model(
         options["model"], method, options["prior"], options["n_components"], data.shape, **given
     )

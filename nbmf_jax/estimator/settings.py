@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from sklearn.utils import check_random_state
 
-from nbmf_jax.data.checks import check_count
+from nbmf_jax.data.checks import check_count, is_integer
 from nbmf_jax.inference.gibbs.chains import Steps
 from nbmf_jax.models.base import FactorModel
 from nbmf_jax.models.hyperpriors import Hyperparameter
@@ -30,7 +30,7 @@ __all__ = [
 RandomState = int | np.random.RandomState | None
 Shape = tuple[int, int]  # rows and columns of the data
 
-# Of all models; each is an argument of `NBMF`.
+# Of all models; `NBMF` has an argument for each of those in the paper.
 HYPERPARAMETERS = tuple(
     dict.fromkeys(
         name for model in MODELS.values() for name in (*model.W.parameters, *model.H.parameters)
@@ -53,7 +53,8 @@ def num_components(requested: int | None, model: str, method: str, shape: Shape)
     if requested is not None:
         return check_count("n_components", requested)
     most = _MOST_COMPONENTS if METHODS[method].prunes else _FEW_COMPONENTS
-    return max(2, min(most, _enough_components(model, shape)))
+    largest = MODELS[model].max_components or most
+    return min(largest, max(2, min(most, _enough_components(model, shape))))
 
 
 def _enough_components(model: str, shape: Shape) -> int:
@@ -109,7 +110,8 @@ def steps_of(
     """How long to run. Draws that are kept fit into 1 GiB unless their number is given."""
     chains = check_count("n_chains", n_chains)
     fitting = max(50, _MAX_DRAW_BYTES // (_draw_bytes(shape, K) * chains))
-    samples = min(250 if method == "gibbs" else 500, fitting) if n_samples is None else n_samples
+    usual = min(METHODS[method].num_samples, fitting)
+    samples = usual if n_samples is None else n_samples
     usual_sweeps = min(max(_CELLS_PER_STEP // int(np.prod(shape)), 1), _MAX_SWEEPS)
     return Steps(
         num_warmup=check_count("n_warmup", 500 if n_warmup is None else n_warmup, minimum=0),
@@ -140,6 +142,6 @@ def num_starts(requested: int | None, shape: Shape) -> int:
 
 def seed_of(random_state: RandomState) -> int:
     """The seed itself where one was given, so that it can be written down; otherwise a new one."""
-    if isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool):
+    if is_integer(random_state):
         return int(random_state)
     return int(check_random_state(random_state).randint(_MAX_SEED))

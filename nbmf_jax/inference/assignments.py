@@ -22,6 +22,7 @@ from nbmf_jax.models.families import inside_unit_interval
 
 __all__ = [
     "Assigned",
+    "Assignments",
     "Upright",
     "agreeing",
     "assign",
@@ -64,7 +65,8 @@ class Upright(NamedTuple):
     def of(cls, model: FactorModel, V: Matrix) -> Upright:
         """Turn a user's model and matrix if need be."""
         turn = orientation_of(model)
-        # NaN == 1 is False: a missing cell counts as no one, and its label keeps it out anyway.
+        # NaN == 1 is False, so a missing cell looks like a zero here; its label marks it as missing
+        # and keeps it out of all counters.
         return cls(turn.model(model), turn.matrix(V) == 1, cells_of(model), turn)
 
     def labels(self, assignments: Assignments) -> UprightLabels:
@@ -92,8 +94,7 @@ def _as_labels(
 def priors_of(model: FactorModel, shape: Shape) -> Tables:
     """Hyperparameters of the upright model, given the shape of the user's V."""
     turn = orientation_of(model)
-    priors: Tables = cells_of(model).Priors(**turn.model(model).priors(turn.shape(shape)))
-    return priors
+    return given_labels.priors_for(turn.model(model), turn.shape(shape))
 
 
 def assignments_shape(model: FactorModel, shape: Shape) -> Shape:
@@ -117,14 +118,14 @@ def draw_assignments(key: Key, model: FactorModel, V: Matrix, factors: Factors) 
 
 
 def agreeing(model: FactorModel, V: Matrix, assignments: Assignments) -> Bool[Array, "F N"]:
-    """False where the labels contradict V (possible in Dir-Dir only)."""
+    """False where the labels contradict V, as they can where a cell has several."""
     upright = Upright.of(model, V)
     agrees = upright.cells.labelling.agrees(upright.ones, upright.labels(assignments))
     return upright.orientation.matrix(agrees) | jnp.isnan(V)
 
 
 def check_labels(model: FactorModel, V: Matrix, labels: Assignments, name: str) -> None:
-    """Refuse labels that are no components, or that contradict V (possible in Dir-Dir only)."""
+    """Refuse labels that are no components, or that contradict V."""
     most = cells_of(model).num_states(model.num_components)
     outside = ~jnp.isnan(V) & ((labels < 0) | (labels >= most))
     if outside.any():
@@ -137,8 +138,8 @@ def check_labels(model: FactorModel, V: Matrix, labels: Assignments, name: str) 
     if contradicts.any():
         f, n = map(int, np.argwhere(contradicts)[0])
         raise ValueError(
-            f"{name} contradicts V at cell ({f}, {n}): in Dir-Dir z and c must "
-            f"be equal where V is 1 and different where it is 0"
+            f"{name} contradicts V at cell ({f}, {n}): in {model.title} "
+            f"{cells_of(model).labelling.rule}"
         )
 
 

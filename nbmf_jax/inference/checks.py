@@ -1,4 +1,4 @@
-"""The door of variational and point inference: every argument is checked here, before tracing.
+"""Checks of the arguments of variational and point inference, before anything is traced.
 
 `Problem` holds the checked arguments as the algorithms want them: upright (see `orientation`); it
 turns the result back into the orientation and the labels of the user's matrix.
@@ -21,7 +21,7 @@ from nbmf_jax.inference.assignments import assignments_shape, check_labels
 from nbmf_jax.inference.learned_values import check_hyperparameters
 from nbmf_jax.inference.orientation import Orientation, orientation_of
 from nbmf_jax.inference.results import (
-    Labels,
+    AxisLabels,
     PointEstimate,
     VariationalPosterior,
     check_same_labels,
@@ -43,17 +43,15 @@ class Problem(NamedTuple):
     heldout: Matrix | None  # NaN = not held out
     starts: Int[Array, "restarts *m F N"] | None  # labels
     orientation: Orientation
-    labels: tuple[Labels, Labels]  # of V's rows and columns as the user gave them, or None
+    axis_labels: tuple[AxisLabels, AxisLabels]  # of the user's rows and columns
 
-    def finish(
-        self, result: Result, scores: Sequence[float] | Float[Array, " restarts"] = ()
-    ) -> Result:
+    def finish(self, result: Result, scores: Scores = ()) -> Result:
         """A result in the orientation of the user's V, with its labels and a trimmed trace.
 
         The scores of several restarts are added to the trace.
         """
-        result = result.transposed() if self.orientation.transposed else result
-        rows, columns = self.labels
+        result = self.orientation.result(result)
+        rows, columns = self.axis_labels
         num_iter = int(result.num_iter or 0)
         trace = {name: np.asarray(x)[:num_iter] for name, x in result.trace.items()}
         if len(scores) > 1:
@@ -91,7 +89,7 @@ def check(
         heldout=None if held is None else turn.matrix(held),
         starts=None if starts is None else turn.matrix(starts),
         orientation=turn,
-        labels=(matrix.own_row_labels, matrix.own_column_labels),
+        axis_labels=(matrix.own_row_labels, matrix.own_column_labels),
     )
 
 

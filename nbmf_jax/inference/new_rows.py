@@ -27,7 +27,7 @@ from nbmf_jax.models.families import Family
 
 __all__ = ["average_over_draws"]
 
-Prior = tuple[Float[Array, "K #1"], ...]  # as many as the family of x has parameters
+Prior = tuple[Float[Array, "K 1"], ...]  # as many as the family of x has parameters
 
 _ROWS_AT_ONCE = 16
 _SMALLEST = 1e-30  # so that the weights of a cell never all vanish

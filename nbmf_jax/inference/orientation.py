@@ -7,18 +7,25 @@ Transposing twice changes nothing, so the same function serves both ways.
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, Self, TypeVar
 
-import numpy as np
 from jaxtyping import Array, Shaped
 
 from nbmf_jax.inference.types import Shape
 from nbmf_jax.models.base import FactorModel
+from nbmf_jax.models.likelihood import AnyArray
 
 __all__ = ["Orientation", "orientation_of", "transposed_names"]
 
 Value = TypeVar("Value")
-AnyArray = TypeVar("AnyArray", Array, np.ndarray)
+Result = TypeVar("Result", bound="HasTranspose")
+
+
+class HasTranspose(Protocol):
+    """A result that can be turned."""
+
+    def transposed(self) -> Self:
+        """The result for the transposed matrix."""
 
 
 class Orientation(NamedTuple):
@@ -47,6 +54,10 @@ class Orientation(NamedTuple):
     ) -> tuple[Shaped[Array, "... F2 K"], Shaped[Array, "... K N2"]]:
         """W and H, which exchange their roles."""
         return (H.swapaxes(-1, -2), W.swapaxes(-1, -2)) if self.transposed else (W, H)
+
+    def result(self, result: Result) -> Result:
+        """What was fitted to the upright matrix, for the user's, and the other way round."""
+        return result.transposed() if self.transposed else result
 
     def names(self, model: FactorModel, values: dict[str, Value]) -> dict[str, Value]:
         """Anything by the names of a model's hyperparameters, by those of its transpose."""

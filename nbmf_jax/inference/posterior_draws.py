@@ -70,14 +70,24 @@ class PosteriorDraws:
         if arguments.V is None and V is None:
             raise ValueError("the run had no data V; pass V to say what the rows and columns are")
         model = mcmc.sampler.model
-        draws = cls(
+        draws = cls.from_fields(
             samples,
-            _statistics(mcmc),
+            _fields(mcmc),
             model,
             data=None if arguments.V is None else as_binary_matrix(arguments.V),
             simplex=None if isinstance(model, FactorModel) else _traced(model, samples, arguments),
         )
         return draws.with_data(draws.data if V is None else V)
+
+    @classmethod
+    def from_fields(
+        cls, samples: Arrays, fields: Arrays, model: FactorModel | UserModel | None, **known: Any
+    ) -> PosteriorDraws:
+        """Draws with the collected fields of a kernel's state; `known` are data and simplex."""
+        statistics = dict(fields)
+        if "potential_energy" in statistics:
+            statistics["lp"] = -statistics.pop("potential_energy")
+        return cls(samples, statistics, model, **known)
 
     def with_data(self, V: object) -> PosteriorDraws:
         """The same draws with these data, which must be those that they were drawn for.
@@ -144,15 +154,12 @@ def _samples(mcmc: MCMC) -> Arrays:
     return {name: np.asarray(value) for name, value in draws.items()}
 
 
-def _statistics(mcmc: MCMC) -> Arrays:
-    fields = {
+def _fields(mcmc: MCMC) -> Arrays:
+    return {
         name: np.asarray(value)
         for name, value in mcmc.get_extra_fields(group_by_chain=True).items()
         if not isinstance(value, dict | tuple)
     }
-    if "potential_energy" in fields:
-        fields["lp"] = -fields.pop("potential_energy")
-    return fields
 
 
 def _same_cells(one: BinaryMatrix, other: BinaryMatrix) -> bool:

@@ -28,9 +28,9 @@ from nbmf_jax.models.families import Factor, Family, inside_unit_interval
 from nbmf_jax.models.likelihood import bernoulli_mean, log_likelihood
 from nbmf_jax.models.pytrees import register_immutable
 
-__all__ = ["PointEstimate", "VariationalPosterior"]
+__all__ = ["AxisLabels", "PointEstimate", "VariationalPosterior", "check_same_labels"]
 
-Labels = tuple[Any, ...] | None  # of rows or columns; whatever a user's DataFrame has
+AxisLabels = tuple[Any, ...] | None  # of rows or columns; whatever a user's DataFrame has
 
 _TURN = Orientation(transposed=True)
 
@@ -51,8 +51,8 @@ class _Result:
     num_iter: int | Array | None
     converged: bool | Array | None
     trace: Mapping[str, Array | np.ndarray]
-    row_labels: Labels = None
-    column_labels: Labels = None
+    row_labels: AxisLabels = None
+    column_labels: AxisLabels = None
 
     def mean(self) -> Factors:
         """W (F, K) and H (K, N)."""
@@ -194,7 +194,7 @@ class PointEstimate(_Result):
 
 
 def check_same_labels(
-    name: str, matrix: BinaryMatrix, row_labels: Labels, column_labels: Labels
+    name: str, matrix: BinaryMatrix, row_labels: AxisLabels, column_labels: AxisLabels
 ) -> None:
     """Refuse a matrix whose labels differ from those of the matrix that was fitted."""
     for what, found, expected in (

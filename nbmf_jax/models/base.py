@@ -60,32 +60,42 @@ class FactorModel:
 
     num_components: int
 
-    def __init_subclass__(cls, name: str) -> None:
-        registered = MODELS[name]
-        cls.name = name
-        cls.W, cls.H = (
-            Factor(FAMILIES[prior.family], prior.parameters)
-            for prior in (registered.W, registered.H)
-        )
-        dirichlet = [prior.parameters[0] for prior in (cls.W, cls.H) if prior.family is DIRICHLET]
-        cls._nonparametric = dirichlet[0] if dirichlet else None
+    def __init_subclass__(cls, name: str | None = None) -> None:
+        if name is not None:  # a user's subclass of a model stays that model
+            cls.name = name
+            cls.W, cls.H = (
+                Factor(FAMILIES[prior.family], prior.parameters)
+                for prior in (MODELS[name].W, MODELS[name].H)
+            )
+            dirichlet = cls._dirichlet_parameters()
+            cls._nonparametric = dirichlet[0] if dirichlet else None
         register_immutable(cls, cls.parameter_names(), ("num_components",))
 
+    @classmethod
+    def _dirichlet_parameters(cls) -> list[str]:
+        factors = (factor for factor in (cls.W, cls.H) if factor.family is DIRICHLET)
+        return [name for factor in factors for name in factor.parameters]
+
+    @classmethod
+    def _component_axis(cls, name: str) -> int:
+        """The axis of length K of a hyperparameter that is a matrix: (F, K) or (K, N)."""
+        return int(name in cls.W.parameters)
+
     def _setup(self, num_components: int, **hyperparameters: Hyperparameter | None) -> None:
-        K = check_num_components(num_components, MODELS[self.name].min_components)
+        registered = MODELS[self.name]
+        least, most = registered.min_components, registered.max_components
+        K = check_num_components(num_components, least, most)
         object.__setattr__(self, "num_components", K)
         for name, value in hyperparameters.items():
             if value is None and name == self._nonparametric:
                 value = 1.0 / K
-            axis = int(name in self.W.parameters)
-            checked = check_hyperparameter(value, name, K, component_axis=axis)
+            checked = check_hyperparameter(value, name, K, self._component_axis(name))
             object.__setattr__(self, name, checked)
         self._check_base_measure()
 
     def _check_base_measure(self) -> None:
         shared = [name for name, prior in self.learned.items() if isinstance(prior, HDP)]
-        possible = [x for prior in (self.W, self.H) if prior.family is DIRICHLET for x in prior[1]]
-        wrong = [name for name in shared if name not in possible]
+        wrong = [name for name in shared if name not in self._dirichlet_parameters()]
         if wrong:
             raise ValueError(
                 f"{wrong[0]} cannot be an HDP: only Dirichlet parameters (gamma, eta) can be"
@@ -171,11 +181,13 @@ class FactorModel:
             )
         F, N = shape
         return {
-            name: component_major(
-                getattr(self, name), name, self.num_components, axis, F if axis else N
+            name: component_major(value, name, self.num_components, axis, F if axis else N)
+            for name, value, axis in zip(
+                self.parameter_names(),
+                self._values(),
+                map(self._component_axis, self.parameter_names()),
+                strict=True,
             )
-            for name in self.parameter_names()
-            for axis in (int(name in self.W.parameters),)
         }
 
     def __call__(
@@ -222,7 +234,7 @@ class FactorModel:
 
     def transposed(self) -> FactorModel:
         """The model of V transposed: the same beliefs with W and H exchanged."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{self.title} has no model of the transposed matrix")
 
 
 def check_model(model: object) -> FactorModel:

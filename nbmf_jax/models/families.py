@@ -24,7 +24,15 @@ from jaxtyping import Array, Float
 from nbmf_jax.models.likelihood import inside
 from nbmf_jax.models.special import log_beta_bernoulli, log_dirichlet_multinomial
 
-__all__ = ["BETA", "DIRICHLET", "Factor", "Family", "inside_unit_interval"]
+__all__ = [
+    "BETA",
+    "DIRICHLET",
+    "FAMILIES",
+    "Factor",
+    "Family",
+    "Tables",
+    "inside_unit_interval",
+]
 
 Table = Float[Array, "K #M"]
 Tables = tuple[Table, ...]

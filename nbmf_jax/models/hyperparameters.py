@@ -32,13 +32,17 @@ __all__ = [
 Value = TypeVar("Value")
 
 
-def check_num_components(num_components: object, minimum: int = 1) -> int:
+def check_num_components(
+    num_components: object, minimum: int = 1, maximum: int | None = None
+) -> int:
     """Return `num_components` as an int, or say what is wrong with it."""
     if not is_integer(num_components):
         raise TypeError(f"num_components must be an integer, got {num_components!r}")
     if num_components < minimum:
         why = " (with one component Dir-Dir forces W H = 1 in every cell)" if minimum > 1 else ""
         raise ValueError(f"num_components must be at least {minimum}{why}, got {num_components}")
+    if maximum is not None and num_components > maximum:
+        raise ValueError(f"num_components must be at most {maximum}, got {num_components}")
     return int(num_components)
 
 

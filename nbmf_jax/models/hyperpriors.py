@@ -28,13 +28,18 @@ from nbmf_jax.models.likelihood import above_zero
 from nbmf_jax.models.pytrees import register_immutable
 
 __all__ = [
+    "BASE_WEIGHTS",
     "HDP",
+    "OF_HDP",
     "Hyperparameter",
     "Prior",
     "check_learned",
+    "concentration_of",
     "is_learned",
     "log_prior",
+    "sample_hdp",
     "sample_site",
+    "short",
     "start_value",
 ]
 

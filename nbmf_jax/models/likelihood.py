@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 __all__ = [
+    "AnyArray",
     "above_zero",
     "bernoulli_mean",
     "inside",

@@ -77,7 +77,8 @@ def fold_in(
         for name, value in (("num_sweeps", num_sweeps), ("num_draws", num_draws))
     )
     key = jax.random.key(0) if key is None else key
-    key_draws, key_labels = jax.random.fold_in(key, 2), key
+    samples_first = isinstance(result, FactorPosterior) and not by_mean
+    key_draws, key_labels = jax.random.split(key) if samples_first else (key, key)
     idata = to_arviz(result, num_samples=1 if by_mean else num_draws, key=key_draws)
     draws = check_draws(idata)
     return fold_in_draws(

@@ -206,7 +206,9 @@ def _prior(draws: PosteriorDraws, wanted: Wanted) -> Arrays:
     wanted.check_size("prior", (1, wanted.prior), W[0, 0].size + H[0, 0].size, W.itemsize)
     if not isinstance(draws.model, FactorModel):
         raise ValueError("prior needs a BetaDir, DirBeta or DirDir; this run had another model")
-    key = jax.random.key(0) if wanted.key is None else wanted.key
+    # The key itself may have drawn from a variational posterior: its split is another one.
+    key, _ = jax.random.split(jax.random.key(0) if wanted.key is None else wanted.key)
+    key = jax.random.fold_in(key, 1)
     drawn = Predictive(draws.model, num_samples=wanted.prior)(key, shape=draws.shape)
     return {name: np.asarray(x)[None] for name, x in drawn.items() if name != "V"}
 

@@ -96,7 +96,7 @@ def find_permutations(
     one_by_one = [*parts.cut(1)]
     for where in one_by_one[start:] + one_by_one[:start]:
         draw = parts.at(where)
-        pivot.add(draw, pivot.found(draw, pivot.match(draw).places))
+        pivot.add(draw, pivot.place_strays(draw, pivot.match(draw).places))
     places, pivot, num_rounds = _refine(parts, pivot, max_iter)
     places = _settle(parts, places, pivot)
     return _finish(parts, places, pivot.refined(parts, places), share, num_rounds)
@@ -195,11 +195,11 @@ class _Pivot:
         """Euclidean norms of the places' tables."""
         return np.sqrt(own_overlaps(self.W, self.H, self.W, self.H, self.simplex))
 
-    def found(self, draw: _Parts, places: Int[np.ndarray, " A"]) -> Int[np.ndarray, " A"]:
+    def place_strays(self, draw: _Parts, places: Int[np.ndarray, " A"]) -> Int[np.ndarray, " A"]:
         """Give a draw's strays, largest first, the places of least weight.
 
-        A place that holds less than the stray gives up what it holds; otherwise the stray remains
-        one.
+        If a place weighs less than the stray, its old content is discarded; if not, the stray
+        gets no place.
         """
         strays, left = _largest_strays(draw, places), self._left(places)
         left = left[np.argsort(self.weight[left], kind="stable")]

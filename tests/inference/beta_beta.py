@@ -41,8 +41,6 @@ class BetaBeta(FactorModel, name="beta-beta"):
         c: Hyperparameter = 1.0,
         d: Hyperparameter = 1.0,
     ) -> None:
-        if num_components != 1:
-            raise ValueError(f"BetaBeta has one component, got num_components={num_components}")
         self._setup(num_components, a=a, b=b, c=c, d=d)
 
     def _sample_labels(self, W, H):
@@ -123,11 +121,13 @@ def sweep(key, V, labels, counts, priors):
     return labels, Counts(rows[YES:], rows[:YES], columns[YES:], columns[:YES])
 
 
+RULE = "a cell is one exactly where its row and its column both say yes"
+
 BETA_BETA = CellModel(
     num_labels=2,
     num_states=lambda num_components: NUM_STATES,
     Counts=Counts,
     Priors=Priors,
-    labelling=Labelling(initial_labels, draw_labels, agrees, make_possible, count),
+    labelling=Labelling(initial_labels, draw_labels, agrees, make_possible, count, rule=RULE),
     moves=(sweep,),
 )

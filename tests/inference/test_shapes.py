@@ -5,10 +5,16 @@ means two lengths in one call, or a value of another type than its annotation sa
 must be there before the package is imported: the sample runs in a process of its own.
 """
 
+import importlib
+import inspect
+import pkgutil
 import subprocess
 import sys
+from typing import get_type_hints
 
 import pytest
+
+import nbmf_jax.inference
 
 HOOK = """
 import jaxtyping
@@ -69,3 +75,19 @@ def test_the_check_has_teeth():
     done = run(WRONG)
     assert done.returncode != 0
     assert "Type-check error" in done.stderr
+
+
+def test_every_annotation_can_be_evaluated():
+    """A shape that lost its quotes, Float[Array, K * N], raises a NameError here."""
+    found = pkgutil.walk_packages(nbmf_jax.inference.__path__, "nbmf_jax.inference.")
+    modules = [importlib.import_module(module.name) for module in found]
+    functions = {
+        function
+        for module in modules
+        for holder in (module, *(x for _, x in inspect.getmembers(module, inspect.isclass)))
+        for _, function in inspect.getmembers(holder, inspect.isfunction)
+        if function.__module__ == module.__name__
+    }
+    assert len(functions) > 200
+    for function in functions:
+        get_type_hints(function)

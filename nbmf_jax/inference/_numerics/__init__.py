@@ -1,1 +1,1 @@
-"""Numerical building blocks that know nothing of models: draws, slice sampling, fixed points."""
+"""Numerics that know nothing of models: draws, slice sampling, fixed points, words to XLA."""

@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-__all__ = ["History", "iterate"]
+__all__ = ["History", "Record", "iterate"]
 
 State = TypeVar("State")
 Record = dict[str, Float[Array, ""]]  # of one iteration

@@ -1,4 +1,7 @@
-"""What XLA has to be told: when to store a value, when to round nothing, how to draw uniforms."""
+"""What XLA has to be told: which values to store, that a product needs full precision, and more.
+
+Also how uniform numbers are drawn, and that all chains take one branch.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ def draw_uniforms(key: Array, shape: tuple[int, ...], dtype: DTypeLike) -> Float
     return jax.random.uniform(key, (math.prod(shape),), dtype).reshape(shape)
 
 
-def exact_dot(a: Float[Array, "M K"], b: Float[Array, K * N]) -> Float[Array, M * N]:
+def exact_dot(a: Float[Array, "M K"], b: Float[Array, "K *N"]) -> Float[Array, "M *N"]:
     """A matrix product in full precision.
 
     Without the option accelerators round the inputs to 8 or 10 bits, and draws made from the

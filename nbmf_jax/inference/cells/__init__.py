@@ -1,1 +1,5 @@
-"""How the cells of a matrix get their labels: one file a model, and how cells are visited."""
+"""How the cells of a matrix are labelled, counted and visited.
+
+A model has three files: `x_tables` (counters and conditional), `x` (labels and moves) and
+`expected_x` (expected labels).
+"""

@@ -33,7 +33,9 @@ class Counts(NamedTuple):
         return self.L.sum(1)
 
 
-def conditional_weights(counters: Sides, prior: Sides, v: Bool[Array, "*M"]) -> Float[Array, K * M]:
+def conditional_weights(
+    counters: Sides, prior: Sides, v: Bool[Array, "*M"]
+) -> Float[Array, "K *M"]:
     """Unnormalised p(z = k | everything else), one cell per lane, itself not counted.
 
     The equation is in `beta_dir`. `counters` are ((L,), (B, A)) and `prior` is

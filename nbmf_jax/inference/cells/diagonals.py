@@ -130,7 +130,7 @@ def sweep_diagonals(
     priors: Sides,
     V: Ones,
     labels: Labels,
-    num_components: int,
+    num_states: int,
 ) -> tuple[Labels, Sides]:
     """Draw the labels of every observed cell once from their conditionals.
 
@@ -144,22 +144,22 @@ def sweep_diagonals(
             component, padded as `draw_index` wants them; `draw` sees the parts as a tuple.
         priors: as for `LanePriors.of`.
         V: (F, N), True for ones.
-        labels: (m, F, N); the value `num_components` marks a missing cell.
-        num_components: K.
+        labels: (m, F, N); the value `num_states` marks a missing cell.
+        num_states: how many values a label can have: K in all models of the paper.
 
     Returns the labels and the counters after the sweep.
     """
     layout = Layout.of(V.shape)
     _, num_lanes, num_long = layout
     lane_first = layout.lane_first
-    lanes, lines = jnp.arange(num_lanes), padded_size(num_components)
+    lanes, lines = jnp.arange(num_lanes), padded_size(num_states)
     lane_priors = LanePriors.of(layout, priors)
 
     def step(tables: Sides, cells: tuple[Array, Array, LaneLabels, LaneUniforms]) -> Any:
         lane, long = tables
         d, v, before, uniforms = cells
         old = tuple(label.astype(jnp.int32) for label in before)
-        observed = old[0] < num_components
+        observed = old[0] < num_states
 
         def count(lane: Array, long: Array, labels: LaneLabels, by: int) -> tuple[Array, Array]:
             lane_line, long_line = lane_first(counted_in(v, labels))

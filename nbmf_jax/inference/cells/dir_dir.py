@@ -117,11 +117,13 @@ def _with_partner(
     return z, jnp.where(v, z, c)
 
 
+_RULE = "z and c must be equal where V is 1 and different where it is 0"
+
 DIR_DIR = CellModel(
     num_labels=2,
     Counts=Counts,
     Priors=Priors,
-    labelling=Labelling(initial_labels, draw_labels, agrees, make_possible, count),
+    labelling=Labelling(initial_labels, draw_labels, agrees, make_possible, count, rule=_RULE),
     moves=(sweep,),
     expected=EXPECTED,
     expected_counts=expected_counts,

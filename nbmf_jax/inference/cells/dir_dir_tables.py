@@ -34,7 +34,7 @@ class Counts(NamedTuple):
 def conditional_weights(
     counters: Sides, prior: Sides, v: Bool[Array, " M"]
 ) -> tuple[Float[Array, "K M"], Float[Array, "K M"]]:
-    """Weights of z with c summed out, and q, the weights of c before c != z; equations: `dir_dir`.
+    """Weights of z with c summed out, and q, those of c before c = z is excluded (see `dir_dir`).
 
     sum_j q_j - q_k is built as a difference of integer counts plus the other components' eta:
     subtracted directly it would cancel to 0 in float32 for small eta.

@@ -19,6 +19,7 @@ from nbmf_jax.inference.cells.dir_dir_tables import (
 )
 from nbmf_jax.inference.cells.expected_terms import normalised, second_order_term, sums_over_columns
 from nbmf_jax.inference.cells.protocol import ExpectedCells, ExpectedLabels, Given, Sides
+from nbmf_jax.models.likelihood import above_zero
 
 __all__ = ["EXPECTED", "expected_counts"]
 
@@ -46,7 +47,7 @@ def _log_sum_of_the_others(log_x: Float[Array, "K M"]) -> Float[Array, "K M"]:
     largest = log_x.max(0)
     others = 1 - jnp.eye(len(log_x), dtype=log_x.dtype)
     total = exact_dot(others, jnp.exp(log_x - largest))
-    return largest + jnp.log(jnp.maximum(total, jnp.finfo(log_x.dtype).tiny))
+    return largest + jnp.log(above_zero(total))
 
 
 def _counted(v: Bool[Array, " M"], expected: ExpectedCells) -> Sides:

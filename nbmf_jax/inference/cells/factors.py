@@ -11,12 +11,24 @@ from __future__ import annotations
 from jaxtyping import Array, Float
 
 from nbmf_jax.inference._numerics.log_gamma import draw_log_gammas
-from nbmf_jax.inference.types import Key, Tables
+from nbmf_jax.inference.cells.protocol import Kind, cells_of
+from nbmf_jax.inference.types import Key, Shape, Tables
 from nbmf_jax.models.base import FactorModel
 
-__all__ = ["by_factor", "draw_factors", "log_joint", "mean_factors", "posterior_parameters"]
+__all__ = [
+    "by_factor",
+    "draw_factors",
+    "log_joint",
+    "mean_factors",
+    "posterior_parameters",
+    "priors_for",
+]
 
-Kind = FactorModel | type[FactorModel]
+
+def priors_for(model: FactorModel, shape: Shape) -> Tables:
+    """Hyperparameters of an upright model for a matrix of this shape, by the names of its cells."""
+    priors: Tables = cells_of(model).Priors(**model.priors(shape))
+    return priors
 
 
 def by_factor(model: Kind, tables: Tables) -> tuple[Tables, Tables]:

@@ -1,9 +1,9 @@
 """What inference asks of a model: how its cells are labelled, counted, and visited.
 
 A model is brought to the form in which every cell has one or more labels, given which W and H are
-independent and of the families of their priors. A `CellModel` holds all that depends on how labels
-and cells hang together; what follows from the families alone is in `factors`. Inference asks
-`cells_of(model)` and never which class a model has.
+independent and of the families of their priors. A `CellModel` holds everything that depends on
+which labels a cell has and what they mean; what follows from the families alone is in `factors`.
+Inference asks `cells_of(model)` and never which class a model has.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ __all__ = [
     "ExpectedCells",
     "ExpectedLabels",
     "Given",
+    "Kind",
     "Labelling",
     "Move",
     "Sides",
@@ -74,6 +75,7 @@ class Labelling(Generic[C]):
         agrees: `(ones, labels)`: (F, N), False where labels contradict V.
         make_possible: `(ones, labels, K)`: labels that V allows, for any that are given.
         count: `(ones, labels, K)`: their counters; missing cells are not counted.
+        rule: in words, when labels agree with V.
     """
 
     initial: Callable[[Key, Ones, int], Labels]
@@ -81,6 +83,7 @@ class Labelling(Generic[C]):
     agrees: Callable[[Ones, Labels], Ones]
     make_possible: Callable[[Ones, Labels, int], Labels]
     count: Callable[[Ones, Labels, int], C]
+    rule: str = "all labels do"
 
 
 class Given(NamedTuple):
@@ -105,7 +108,8 @@ class CellModel(Generic[C, P]):
         moves: what one step of the sampler does, one after the other; the first is the sweep
             over all cells.
         expected: for collapsed variational inference; None where it is not worked out.
-        expected_counts: E[counts | W, H, V], for EM and stochastic inference; None likewise.
+        expected_counts: E[counts | W, H, V], for EM, and together with `expected` for stochastic
+            inference if W is Dirichlet; None where it is not worked out.
         num_states: how many values a label can have, given K; one more marks a missing cell.
     """
 

@@ -206,10 +206,11 @@ def _second_uniform(
     rare: Float[Array, ""],
     bound: Float[Array, ""],
 ) -> Float[Array, ""]:
-    """For the draw among all components, common ones first, of a cell that drew the bound.
+    """The number for a draw among all components of a cell whose first draw fell on the bound.
 
-    Its number says how far into the bound it is: if not beyond the rare weights, there it stays;
-    if beyond, it has to be drawn anew.
+    The first number tells how far into the bound it fell. Within the sum of the rare weights it is
+    rescaled and used again, which picks a rare component (common ones come first); beyond it
+    `another` is used: a new draw among all.
     """
     within = jnp.maximum(uniform * (common + bound) - common, 0)
     return jnp.where(within < rare, (common + within) / (common + rare), another)

@@ -8,10 +8,11 @@ together, the component of a table T is a label like any other,
                                            / (alpha_k + beta_k + A_kn + B_kn),
 
 T's own cells removed from the counters (the table assignments of Teh, Jordan, Beal & Blei 2006,
-section 5.1, with `base_measure` and without). The tables are drawn from their conditional, used
-once and forgotten, so that this is exact Gibbs sampling. Where gamma is small a row hardly ever
-changes its component cell by cell: each step on the way is improbable. Here it does so at once
-(southern_women, learned hyperparameters: 16 times the effective draws of the log-likelihood).
+section 5.1). It holds whether gamma is fixed, learned, or made of a shared base measure. The tables
+are drawn from their conditional, used once and forgotten, so that this is exact Gibbs sampling.
+Where gamma is small a row hardly ever changes its component cell by cell: each step on the way is
+improbable. Here it does so at once (southern_women, learned hyperparameters: 16 times the
+effective draws of the log-likelihood).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from jaxtyping import Array, Bool, Float, Int
 from nbmf_jax.inference._numerics.xla import draw_uniforms, exact_dot, stored
 from nbmf_jax.inference.cells.beta_dir_tables import Counts, Priors
 from nbmf_jax.inference.types import Key, Labels, Ones
+from nbmf_jax.models.likelihood import above_zero
 
 __all__ = ["draw_table", "move_tables"]
 
@@ -31,7 +33,7 @@ __all__ = ["draw_table", "move_tables"]
 _CELLS, _FEWEST_ROWS = 2048, 8
 
 
-_Tables = tuple[Float[Array, "K N"], Float[Array, "K N"]]  # A and B
+_Counters = tuple[Float[Array, "K N"], Float[Array, "K N"]]  # A and B
 _Cells = tuple[Array, Array, Array, Array, Array]  # table, v, old component, log gamma, noise
 
 
@@ -54,7 +56,7 @@ def move_tables(
     gamma = jnp.broadcast_to(priors.gamma, (K, F))[:, rows]
     old, tables = draw_table(key_table, z[rows].astype(jnp.int32), gamma)
 
-    def move(counters: _Tables, cells: _Cells) -> tuple[_Tables, Int[Array, ""]]:
+    def move(counters: _Counters, cells: _Cells) -> tuple[_Counters, Int[Array, ""]]:
         A, B = counters
         table, v, old, log_gamma, noise = cells
         ones, zeros = (table & v).astype(A.dtype), (table & ~v).astype(A.dtype)
@@ -115,4 +117,4 @@ def _log_predictive(
 
 
 def _gumbel(uniforms: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    return -jnp.log(-jnp.log(jnp.maximum(uniforms, jnp.finfo(uniforms.dtype).tiny)))
+    return -jnp.log(-jnp.log(above_zero(uniforms)))

@@ -1,1 +1,1 @@
-"""Collapsed Gibbs sampling: the sampler, hyperparameters given the labels, NumPyro adapters."""
+"""Collapsed Gibbs sampling: sampler, hyperparameters, NumPyro kernel and block, chain runner."""

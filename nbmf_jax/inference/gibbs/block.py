@@ -142,7 +142,7 @@ class NBMFBlock(MCMCKernel):
             assignments=assigned.assignments,
             num_active=assigned.num_active,
             num_steps=jnp.asarray(0, jnp.int32),
-            clipped=jnp.zeros((), assigned.counts.sizes.dtype),
+            clipped=jnp.zeros((), assigned.counts[0].dtype),
             rng_key=rng_key,
         )
 
@@ -271,7 +271,10 @@ def share_clipped(factors: Factors) -> Float[Array, ""]:
 
 
 def _warn_now_and_then(num_steps: Int[Array, ""], clipped: Float[Array, ""]) -> None:
-    """A call to the host, but only where there is something to say."""
+    """Warn every 100 steps if too many entries were cut off.
+
+    The call from the compiled program to Python is made only then.
+    """
     due = (num_steps % _STEPS_BETWEEN_WARNINGS == 0) & (clipped > MAX_CLIPPED)
     lax.cond(
         due, lambda x: jax.debug.callback(_warn, x), lambda x: None, jnp.where(due, clipped, 0)

@@ -171,13 +171,12 @@ class _Run:
         return _Chain(state, kept, chain.V)
 
     def draws(self, model: FactorModel, data: BinaryMatrix) -> PosteriorDraws:
-        """Draws of all chains with a leading chain axis; the chains themselves are given up."""
+        """Draws of all chains with a leading chain axis; the arrays of the chains are released."""
         cut = [jax.tree.map(lambda x: np.asarray(x)[: self.done], c.kept) for c in self.chains]
         self.chains = []
-        statistics = jax.tree.map(lambda *x: np.stack(x), *cut)
-        samples = statistics.pop(self.kernel.sample_field)
-        statistics["lp"] = -statistics.pop("potential_energy")
-        return PosteriorDraws(samples, statistics, model, data)
+        fields = jax.tree.map(lambda *x: np.stack(x), *cut)
+        samples = fields.pop(self.kernel.sample_field)
+        return PosteriorDraws.from_fields(samples, fields, model, data=data)
 
 
 def _collected(kernel: CollapsedGibbs, state: CollapsedGibbsState) -> Kept:

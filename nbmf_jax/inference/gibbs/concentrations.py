@@ -64,7 +64,7 @@ def update_dirichlet_parameter(
     key_total, key_slice = jax.random.split(key)
     T = tails(counts, longest, per_component)
     of_rows = tails(counts.sum(0, keepdims=True), longest, False)
-    slope = _total_given_aside(key_total, value.sum(), counts.sum(0)) if per_component else None
+    slope = _draw_slope_of_total(key_total, value.sum(), counts.sum(0)) if per_component else None
 
     def log_density(t: Array) -> Array:
         new = value * jnp.exp(t)
@@ -77,12 +77,14 @@ def update_dirichlet_parameter(
     return value * jnp.exp(slice_sample(key_slice, log_density, jnp.zeros_like(value)))
 
 
-def _total_given_aside(
+def _draw_slope_of_total(
     key: Key, total: Float[Array, ""], row_sums: Float[Array, " F"]
 ) -> Float[Array, ""]:
-    """sum_f log x_f, x_f ~ Beta(g, n_f): given it the components are independent of each other.
+    """Draw x_f ~ Beta(g, n_f) for every row, and return sum_f log x_f.
 
-    G(g) / G(g + n) ~ integral of x^(g - 1) (1 - x)^(n - 1) dx: an auxiliary variable a row.
+    G(g) / G(g + n) is proportional to the integral of x^(g - 1) (1 - x)^(n - 1). Given the x_f the
+    log density is therefore linear in g = sum_k gamma_k, with this slope, and the components can
+    be updated independently of each other.
     """
     shapes = jnp.broadcast_to(total, row_sums.shape), jnp.maximum(row_sums, 1)
     log_g, log_n = draw_log_gammas(key, *shapes)

@@ -27,8 +27,8 @@ from nbmf_jax.inference._numerics.xla import exact_dot
 from nbmf_jax.inference.assignments import assign
 from nbmf_jax.inference.cells.beta_dir_tables import Counts, Priors
 from nbmf_jax.inference.cells.factors import mean_factors
+from nbmf_jax.inference.cells.protocol import cells_of
 from nbmf_jax.inference.checks import check, check_iterations
-from nbmf_jax.inference.orientation import orientation_of
 from nbmf_jax.inference.restarts import Attempt, Plan, start_labels
 from nbmf_jax.inference.results import VariationalPosterior
 from nbmf_jax.inference.types import Key, Matrix, Tables, Values
@@ -67,8 +67,7 @@ def bica(
     True
     """
     max_iter, tol = check_iterations(max_iter, tol)
-    upright = orientation_of(check_model(model)).model(model)
-    if (upright.W.family, upright.H.family) != (DIRICHLET, BETA):
+    if cells_of(check_model(model)).Counts is not Counts:
         name = type(model).__name__
         raise ValueError(f"bica is defined for BetaDir and DirBeta; for {name} use cvb0")
     checked = check(model, V, heldout=heldout, start=start, num_restarts=num_restarts)

@@ -27,7 +27,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from nbmf_jax.data.checks import check_count
+from nbmf_jax.data.checks import check_count, is_number
 from nbmf_jax.inference._numerics.fixed_point import History, Record, iterate
 from nbmf_jax.inference.assignments import Assignments, assign
 from nbmf_jax.inference.cells.diagonals import Layout
@@ -39,7 +39,7 @@ from nbmf_jax.inference.cells.expected_labels import (
     sweep_expected,
 )
 from nbmf_jax.inference.cells.expected_terms import with_variances
-from nbmf_jax.inference.cells.factors import mean_factors
+from nbmf_jax.inference.cells.factors import mean_factors, priors_for
 from nbmf_jax.inference.cells.protocol import (
     ExpectedLabels,
     Sides,
@@ -131,7 +131,7 @@ def memory_needed(model: FactorModel, shape: Shape) -> int:
 
 
 def _check_memory(model: FactorModel, shape: Shape, memory_limit: object) -> None:
-    if not isinstance(memory_limit, (int, float, np.number)) or not memory_limit > 0:
+    if not is_number(memory_limit) or not memory_limit > 0:
         raise ValueError(f"memory_limit must be a positive number of bytes, got {memory_limit!r}")
     needed = memory_needed(model, shape)
     _log.info("expected assignments: %.2f GiB", needed / 2**30)
@@ -209,7 +209,7 @@ class _Fit(NamedTuple):
 
     def priors(self, values: Values) -> Tables:
         """Hyperparameters, given the values of those that are learned."""
-        return cells_of(self.model).Priors(**self.model.given(values).priors(self.shape))
+        return priors_for(self.model.given(values), self.shape)
 
     def mean(self, counters: Sides, values: Values) -> Matrix:
         """E[W] E[H]."""
@@ -217,7 +217,11 @@ class _Fit(NamedTuple):
         return bernoulli_mean(*mean_factors(self.model, counts, self.priors(values)))
 
     def sweep(self, state: _State, counts: Tables, portion: Float[Array, ""] | None) -> _State:
-        """Replace every expected label; `counts` are those of any labels, for their totals."""
+        """Replace every expected label.
+
+        Of `counts`, those of the start, only totals by row and column are used, which no update
+        changes.
+        """
         expected, counters = sweep_expected(
             self.expected.updates[self.order],
             self.counted,

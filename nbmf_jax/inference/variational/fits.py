@@ -7,8 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from nbmf_jax.inference._numerics.fixed_point import History
-from nbmf_jax.inference.cells.factors import by_factor, posterior_parameters
-from nbmf_jax.inference.cells.protocol import cells_of
+from nbmf_jax.inference.cells.factors import by_factor, posterior_parameters, priors_for
 from nbmf_jax.inference.checks import Problem
 from nbmf_jax.inference.restarts import Plan, best_fit
 from nbmf_jax.inference.results import VariationalPosterior
@@ -33,7 +32,7 @@ def variational_posterior(
     model: FactorModel, shape: Shape, counts: Tables, history: History
 ) -> VariationalPosterior:
     """Prior plus expected counts, in the layout of the model's hyperparameters."""
-    priors = cells_of(model).Priors(**model.priors(shape))
+    priors = priors_for(model, shape)
     of_W, of_H = by_factor(model, posterior_parameters(counts, priors))
     tables = (*(table.T for table in of_W), *of_H)
     parameters = dict(zip(model.parameter_names(), tables, strict=True))

@@ -33,8 +33,14 @@ from tqdm.auto import tqdm
 from nbmf_jax.data.batches import Batches, open_batches
 from nbmf_jax.data.checks import check_count, is_number
 from nbmf_jax.inference._numerics.fixed_point import History
-from nbmf_jax.inference.cells.factors import by_factor, posterior_parameters
-from nbmf_jax.inference.cells.protocol import AnyCells, Given, cells_of, expected_counts_of
+from nbmf_jax.inference.cells.factors import by_factor, posterior_parameters, priors_for
+from nbmf_jax.inference.cells.protocol import (
+    AnyCells,
+    Given,
+    cells_of,
+    expected_counts_of,
+    expected_labels_of,
+)
 from nbmf_jax.inference.orientation import Orientation, orientation_of
 from nbmf_jax.inference.results import VariationalPosterior
 from nbmf_jax.inference.types import Key, Shape, Tables
@@ -96,8 +102,8 @@ def stochastic_cvb0(
     >>> posterior.mean()["H"].shape
     (5, 300)
     """
-    expected_counts_of(check_model(model))  # refuses a model that has none
-    turn = orientation_of(model)
+    turn = orientation_of(check_model(model))
+    _check_worked_out(turn.model(model))
     for name, count in (("batch_size", batch_size), ("num_lines", num_lines)):
         if count is not None:
             check_count(name, count)
@@ -115,8 +121,7 @@ def stochastic_cvb0(
     L = run.learn(key_start, read, 1 if batches.once else num_passes)
     if not batches.once:
         L = run.refine(L, read)
-    posterior = run.posterior(L)
-    posterior = posterior.transposed() if turn.transposed else posterior
+    posterior = turn.result(run.posterior(L))
     rows, columns = batches.labels
     return replace(posterior, row_labels=rows, column_labels=columns)
 
@@ -224,6 +229,14 @@ def _blocks(
         yield columns, np.pad(block, spare, constant_values=np.nan)
 
 
+def _check_worked_out(model: FactorModel) -> None:
+    """Refuse a model for which an update below, or `cvb0` of the first batch, is not known."""
+    expected_counts_of(model)
+    expected_labels_of(model)
+    if model.W.family.num_parameters != 1:
+        raise ValueError(f"stochastic_cvb0 is not worked out for {model.name}: W is not Dirichlet")
+
+
 def _check_steps(delay: object, forgetting: object) -> None:
     if not is_number(delay) or not is_number(forgetting):
         raise ValueError(f"delay and forgetting must be numbers, got {delay!r}, {forgetting!r}")
@@ -244,8 +257,7 @@ def _shared_priors(model: FactorModel, shape: Shape) -> Tables:
                 f"{name} is given for every single line that batches are taken of; give one value, "
                 f"or one per component"
             )
-    shared: Tables = cells_of(model).Priors(**priors)
-    return shared
+    return priors_for(model, shape)
 
 
 def _start(
