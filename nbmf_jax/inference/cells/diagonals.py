@@ -36,6 +36,7 @@ __all__ = [
     "LaneLabels",
     "LanePriors",
     "LaneUniforms",
+    "Lanes",
     "Layout",
     "add",
     "copy_to_tail",
@@ -53,6 +54,13 @@ LaneLabels = tuple[Integer[Array, " M"], ...]  # m labels of one cell per lane
 LaneUniforms = tuple[Float[Array, " M"], ...]  # a number in [0, 1) for each of them
 
 
+class Lanes(NamedTuple):
+    """What belongs to the lane side of a matrix, and what belongs to its long side."""
+
+    lane: Any  # a table or a tuple of tables, as in `Sides`
+    long: Any
+
+
 class Layout(NamedTuple):
     """Which side of a matrix is the lane side."""
 
@@ -65,9 +73,13 @@ class Layout(NamedTuple):
         """The layout of a matrix (F, N): its shorter side has the lanes."""
         return cls(shape[0] > shape[1], min(shape), max(shape))
 
-    def lane_first(self, sides: Sides) -> Sides:
-        """Exchange the sides if need be; it is its own inverse."""
-        return Sides(sides.column, sides.row) if self.columns_are_lanes else sides
+    def by_lane(self, sides: Sides) -> Lanes:
+        """Lane side and long side of what is given for rows and columns."""
+        return Lanes(*(reversed(sides) if self.columns_are_lanes else sides))
+
+    def by_side(self, lanes: Lanes) -> Sides:
+        """Inverse of `by_lane`."""
+        return Sides(*(reversed(lanes) if self.columns_are_lanes else lanes))
 
     def to_diagonals(self, X: Shaped[Array, "... F N"]) -> Shaped[Array, "... long lanes"]:
         """(..., F, N) to (..., num_long, num_lanes)."""
@@ -110,7 +122,7 @@ class LanePriors(NamedTuple):
 
         A width of 1 serves every row or column.
         """
-        lane, long = layout.lane_first(priors)
+        lane, long = layout.by_lane(priors)
         return cls(layout, lane, jax.tree.map(partial(_prior_with_tail, layout=layout), long))
 
     def at(self, d: Int[Array, ""]) -> Sides:
@@ -119,7 +131,7 @@ class LanePriors(NamedTuple):
         long = jax.tree.map(
             lambda table: table if table.shape[1] == 1 else window(table, d, num_lanes), self.long
         )
-        return self.layout.lane_first(Sides(self.lane, long))
+        return self.layout.by_side(Lanes(self.lane, long))
 
 
 def sweep_diagonals(
@@ -151,39 +163,38 @@ def sweep_diagonals(
     """
     layout = Layout.of(V.shape)
     _, num_lanes, num_long = layout
-    lane_first = layout.lane_first
     lanes, lines = jnp.arange(num_lanes), padded_size(num_states)
     lane_priors = LanePriors.of(layout, priors)
 
-    def step(tables: Sides, cells: tuple[Array, Array, LaneLabels, LaneUniforms]) -> Any:
+    def step(tables: Lanes, cells: tuple[Array, Array, LaneLabels, LaneUniforms]) -> Any:
         lane, long = tables
         d, v, before, uniforms = cells
         old = tuple(label.astype(jnp.int32) for label in before)
         observed = old[0] < num_states
 
         def count(lane: Array, long: Array, labels: LaneLabels, by: int) -> tuple[Array, Array]:
-            lane_line, long_line = lane_first(counted_in(v, labels))
+            lane_line, long_line = layout.by_lane(counted_in(v, labels))
             return (
                 add(lane, jnp.where(observed, lane_line, lane.shape[0]), lanes, by),
                 add(long, jnp.where(observed, long_line, long.shape[0]), lanes + d, by),
             )
 
         lane, long = count(lane, long, old, -1)
-        here = lane_first(Sides(parts(lane, lines), windows(long, lines, d, num_lanes)))
+        here = layout.by_side(Lanes(parts(lane, lines), windows(long, lines, d, num_lanes)))
         drawn = draw(here, lane_priors.at(d), v, uniforms)
         new = tuple(jnp.where(observed, *pair) for pair in zip(drawn, old, strict=True))
         lane, long = count(lane, long, new, +1)
         kept = tuple(label.astype(labels.dtype) for label in new)
-        return Sides(lane, copy_to_tail(long, d, num_long)), kept
+        return Lanes(lane, copy_to_tail(long, d, num_long)), kept
 
-    lane, long = lane_first(counters)
+    lane, long = layout.by_lane(counters)
     uniforms = draw_uniforms(key, (len(labels), num_long, num_lanes), lane.dtype)
     # Tuples, not stacked arrays: XLA does not vectorise a slice of a slice.
     diagonals = layout.to_diagonals
     cells = (jnp.arange(num_long), diagonals(V), tuple(diagonals(labels)), tuple(uniforms))
-    start = Sides(lane, with_tail(long, num_lanes))
+    start = Lanes(lane, with_tail(long, num_lanes))
     (lane, long), drawn = lax.scan(step, start, cells)  # type: ignore[arg-type]
-    counters = lane_first(Sides(lane, without_tail(long, num_lanes)))
+    counters = layout.by_side(Lanes(lane, without_tail(long, num_lanes)))
     return layout.from_diagonals(jnp.stack(drawn)), counters
 
 

@@ -19,6 +19,7 @@ from jaxtyping import Array, Bool, Float, Int
 from nbmf_jax.inference._numerics.xla import exact_dot, stored_by_branch
 from nbmf_jax.inference.cells.diagonals import (
     LanePriors,
+    Lanes,
     Layout,
     copy_to_tail,
     window,
@@ -68,42 +69,42 @@ def sweep_expected(
     `count_expected` counts them anew.
     """
     _, num_lanes, num_long = layout
-    lane_first, lane_priors = layout.lane_first, LanePriors.of(layout, priors)
+    by_lane, lane_priors = layout.by_lane, LanePriors.of(layout, priors)
 
-    def step(carry: tuple[Sides, ByDiagonals], diagonal: tuple[Array, Array, Array]) -> Any:
+    def step(carry: tuple[Lanes, ByDiagonals], diagonal: tuple[Array, Array, Array]) -> Any:
         tables, expected = carry
         d, v, seen = diagonal
         old = _diagonal(expected, d)
 
         def weigh() -> ExpectedCells:
             # Reads all arrays itself: XLA would store whatever is handed to a branch first.
-            own = lane_first(counted(v, _diagonal(expected, d)))
+            own = by_lane(counted(v, _diagonal(expected, d)))
             rest = jax.tree.map(_take_away, _windows(tables, d, num_lanes), own)
-            return update(lane_first(rest), lane_priors.at(d), v)
+            return update(layout.by_side(rest), lane_priors.at(d), v)
 
         # With one kind of label XLA stores the weights without being told, and a branch costs.
         weights = weigh() if len(old) == 1 else stored_by_branch(weigh, d >= 0)
-        own, here = lane_first(counted(v, old)), _windows(tables, d, num_lanes)
+        own, here = by_lane(counted(v, old)), _windows(tables, d, num_lanes)
         new = tuple(_normalised(w, seen) for w in weights)
         if portion is not None:
             new = tuple(x + portion * (y - x) for x, y in zip(old, new, strict=True))
-        change = jax.tree.map(jnp.subtract, lane_first(counted(v, new)), own)
+        change = jax.tree.map(jnp.subtract, by_lane(counted(v, new)), own)
         lane, long = jax.tree.map(jnp.add, here, change)
-        long = tuple(map(partial(_set_window, d=d), tables.column, long))
+        long = tuple(map(partial(_set_window, d=d), tables.long, long))
         long = tuple(copy_to_tail(table, d, num_long) for table in long)
-        expected = _write_last(expected, new, d, Sides(lane, long))
-        return (Sides(lane, long), expected), None
+        expected = _write_last(expected, new, d, Lanes(lane, long))
+        return (Lanes(lane, long), expected), None
 
-    lane, long = lane_first(counters)
-    carry = Sides(lane, tuple(with_tail(table, num_lanes) for table in long)), expected
+    lane, long = by_lane(counters)
+    carry = Lanes(lane, tuple(with_tail(table, num_lanes) for table in long)), expected
     (tables, expected), _ = lax.scan(step, carry, (jnp.arange(num_long), *cells))
-    long = tuple(without_tail(table, num_lanes) for table in tables.column)
-    return expected, lane_first(Sides(tables.row, long))
+    long = tuple(without_tail(table, num_lanes) for table in tables.long)
+    return expected, layout.by_side(Lanes(tables.lane, long))
 
 
-def _windows(tables: Sides, d: Int[Array, ""], num_lanes: int) -> Sides:
-    """The counters of the cells of diagonal d; lane side first."""
-    return Sides(tables.row, tuple(window(table, d, num_lanes) for table in tables.column))
+def _windows(tables: Lanes, d: Int[Array, ""], num_lanes: int) -> Lanes:
+    """The counters of the cells of diagonal d."""
+    return Lanes(tables.lane, tuple(window(table, d, num_lanes) for table in tables.long))
 
 
 def count_expected(
@@ -115,20 +116,20 @@ def count_expected(
     """The counters of expected labels, with the arguments of `sweep_expected`."""
     _, num_lanes, num_long = layout
 
-    def step(tables: Sides, diagonal: tuple[Array, Array]) -> tuple[Sides, None]:
+    def step(tables: Lanes, diagonal: tuple[Array, Array]) -> tuple[Lanes, None]:
         d, v = diagonal
-        lane, long = layout.lane_first(counted(v, _diagonal(expected, d)))
-        windows = _windows(tables, d, num_lanes).column
-        long = tuple(map(partial(_set_window, d=d), tables.column, map(jnp.add, windows, long)))
-        return Sides(tuple(map(jnp.add, tables.row, lane)), long), None
+        lane, long = layout.by_lane(counted(v, _diagonal(expected, d)))
+        windows = _windows(tables, d, num_lanes).long
+        long = tuple(map(partial(_set_window, d=d), tables.long, map(jnp.add, windows, long)))
+        return Lanes(tuple(map(jnp.add, tables.lane, lane)), long), None
 
     def empty(tables: ExpectedCells, length: int) -> tuple[Array, ...]:
         return tuple(jnp.zeros((len(table), length), table.dtype) for table in tables)
 
-    lane, long = layout.lane_first(counted(ones[0], _diagonal(expected, jnp.asarray(0))))
-    tables = Sides(empty(lane, num_lanes), empty(long, num_long + num_lanes))
+    lane, long = layout.by_lane(counted(ones[0], _diagonal(expected, jnp.asarray(0))))
+    tables = Lanes(empty(lane, num_lanes), empty(long, num_long + num_lanes))
     (lane, long), _ = lax.scan(step, tables, (jnp.arange(num_long), ones))  # type: ignore[arg-type]
-    return layout.lane_first(Sides(lane, tuple(_fold_tail(table, num_lanes) for table in long)))
+    return layout.by_side(Lanes(lane, tuple(_fold_tail(table, num_lanes) for table in long)))
 
 
 def _diagonal(expected: ByDiagonals, d: Int[Array, ""]) -> ExpectedCells:
@@ -136,7 +137,7 @@ def _diagonal(expected: ByDiagonals, d: Int[Array, ""]) -> ExpectedCells:
 
 
 def _write_last(
-    expected: ByDiagonals, new: ExpectedCells, d: Int[Array, ""], tables: Sides
+    expected: ByDiagonals, new: ExpectedCells, d: Int[Array, ""], tables: Lanes
 ) -> ByDiagonals:
     """Put the new values of diagonal d in their place, after everything else has been done.
 

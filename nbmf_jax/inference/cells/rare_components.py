@@ -29,6 +29,7 @@ from nbmf_jax.inference._numerics.xla import all_chains_agree, draw_uniforms
 from nbmf_jax.inference.cells.beta_dir_tables import Counts, Priors, conditional_weights
 from nbmf_jax.inference.cells.diagonals import (
     LanePriors,
+    Lanes,
     Layout,
     add,
     copy_to_tail,
@@ -51,8 +52,8 @@ _Cells = tuple[Array, Array, Array, Array, Array]  # d, v, label, and two unifor
 class _Tables(NamedTuple):
     """Counters, lane side and long side of each."""
 
-    common: Sides  # as in `diagonals`, the long side with its tail
-    rare: Sides  # components last, (num_lanes, R or 2 R) and (num_long, R or 2 R)
+    common: Lanes  # as in `diagonals`, the long side with its tail
+    rare: Lanes  # components last, (num_lanes, R or 2 R) and (num_long, R or 2 R)
 
 
 def is_worthwhile(counts: Counts, priors: Priors, num_common: int) -> Bool[Array, ""] | bool:
@@ -76,8 +77,8 @@ def sweep_common_and_rare(
     rank = jnp.argsort(order)
 
     common, rare = _split_counts(Counts(*_taken(counts, order)), C)
-    lane, long = layout.lane_first(common)
-    start = _Tables(Sides(lane, with_tail(long, num_lanes)), layout.lane_first(rare))
+    lane, long = layout.by_lane(common)
+    start = _Tables(Lanes(lane, with_tail(long, num_lanes)), layout.by_lane(rare))
     z = jnp.append(rank, K)[labels[0].astype(jnp.int32)]
     uniforms = draw_uniforms(key, (2, num_long, num_lanes), counts.L.dtype)
     cells = (jnp.arange(num_long), *map(layout.to_diagonals, (V, z)), *uniforms)
@@ -85,8 +86,8 @@ def sweep_common_and_rare(
     step = _Step.of(layout, Priors(*_taken(priors, order)), C)
     tables, drawn = lax.scan(step.diagonal, start, cells)
     lane, long = tables.common
-    common = layout.lane_first(Sides(lane, without_tail(long, num_lanes)))
-    after = _join(common, layout.lane_first(tables.rare), C)
+    common = layout.by_side(Lanes(lane, without_tail(long, num_lanes)))
+    after = _join(common, layout.by_side(tables.rare), C)
     z = jnp.append(order, K).astype(labels.dtype)[layout.from_diagonals(drawn)]
     return z[None], Counts(*_taken(after, rank))
 
@@ -135,8 +136,8 @@ class _Step(NamedTuple):
         _, drawn = lax.while_loop(lambda state: state[0].any(), settle_next, (unsettled, drawn))
         new = jnp.where(observed, drawn, old)
         common, rare = self.counted(tables, d, v, new, +1)
-        long = copy_to_tail(common.column, d, self.layout.num_long)
-        return _Tables(Sides(common.row, long), rare), new
+        long = copy_to_tail(common.long, d, self.layout.num_long)
+        return _Tables(Lanes(common.lane, long), rare), new
 
     def counted(
         self,
@@ -157,16 +158,14 @@ class _Step(NamedTuple):
             row=jnp.where(is_rare, label - C, R),
             column=jnp.where(is_rare, label - C + v * R, 2 * R),
         )
-        (lane_line, long_line), (lane_entry, long_entry) = map(
-            self.layout.lane_first, (line, entry)
-        )
+        (lane_line, long_line), (lane_entry, long_entry) = map(self.layout.by_lane, (line, entry))
         lanes = jnp.arange(self.layout.num_lanes)
         place = (lanes + d) % self.layout.num_long
         twice = jnp.where(is_rare, 2 * by, by)  # in the line of all rare ones: see `_split_counts`
         (lane, long), (rare_lane, rare_long) = tables
         return _Tables(
-            Sides(add(lane, lane_line, lanes, twice), add(long, long_line, lanes + d, twice)),
-            Sides(add(rare_lane, lanes, lane_entry, by), add(rare_long, place, long_entry, by)),
+            Lanes(add(lane, lane_line, lanes, twice), add(long, long_line, lanes + d, twice)),
+            Lanes(add(rare_lane, lanes, lane_entry, by), add(rare_long, place, long_entry, by)),
         )
 
     def common_weights(
@@ -174,8 +173,8 @@ class _Step(NamedTuple):
     ) -> Float[Array, "lines lanes"]:
         """Conditional weights, the bound among them."""
         num_lanes, (lane, long) = self.layout.num_lanes, tables.common
-        here = Sides(parts(lane, self.lines), windows(long, self.lines, d, num_lanes))
-        return conditional_weights(self.layout.lane_first(here), self.common_prior.at(d), v)
+        here = Lanes(parts(lane, self.lines), windows(long, self.lines, d, num_lanes))
+        return conditional_weights(self.layout.by_side(here), self.common_prior.at(d), v)
 
     def settled(
         self,
@@ -187,9 +186,9 @@ class _Step(NamedTuple):
         """The label of lane i, for which the bound was drawn."""
         d, v, _, uniforms, others = cells
         C, R, place = self.num_common, self.num_rare, (d + i) % self.layout.num_long
-        lane_first = self.layout.lane_first
-        L, BA = lane_first(Sides(tables.rare.row[i], tables.rare.column[place]))
-        row, column = lane_first(Sides(i, place))
+        by_side = self.layout.by_side
+        L, BA = by_side(Lanes(tables.rare.lane[i], tables.rare.long[place]))
+        row, column = by_side(Lanes(i, place))
         gamma, alpha, beta = map(_priors_of, self.rare_prior, (row, column, column))
         counters, prior = Sides((L,), (BA[:R], BA[R:])), Sides(gamma, (alpha, beta))
         rare = conditional_weights(counters, prior, v[i])
