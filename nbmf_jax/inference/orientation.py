@@ -7,7 +7,7 @@ Transposing twice changes nothing, so the same function serves both ways.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol, Self, TypeVar
+from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from jaxtyping import Array, Shaped
 
@@ -21,10 +21,11 @@ Value = TypeVar("Value")
 Result = TypeVar("Result", bound="HasTranspose")
 
 
+@runtime_checkable
 class HasTranspose(Protocol):
     """A result that can be turned."""
 
-    def transposed(self) -> Self:
+    def transposed(self: Result) -> Result:
         """The result for the transposed matrix."""
 
 
