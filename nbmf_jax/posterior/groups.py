@@ -25,6 +25,9 @@ __all__ = ["Groups", "Wanted", "build", "check_size", "generator", "pointwise_lo
 Dims = dict[str, list[str]]  # of variables, by name
 
 
+_PRIOR = 2**32 - 1  # folded into the key of prior draws
+
+
 class Groups(NamedTuple):
     """Named arrays, their dimensions and coordinates besides the labels, all by group."""
 
@@ -206,9 +209,9 @@ def _prior(draws: PosteriorDraws, wanted: Wanted) -> Arrays:
     wanted.check_size("prior", (1, wanted.prior), W[0, 0].size + H[0, 0].size, W.itemsize)
     if not isinstance(draws.model, FactorModel):
         raise ValueError("prior needs a BetaDir, DirBeta or DirDir; this run had another model")
-    # The key itself may have drawn from a variational posterior: its split is another one.
-    key, _ = jax.random.split(jax.random.key(0) if wanted.key is None else wanted.key)
-    key = jax.random.fold_in(key, 1)
+    # Draws from a variational posterior use fold_in(key, 0), fold_in(key, 1), ...: none so large.
+    given = jax.random.key(0) if wanted.key is None else wanted.key
+    key = jax.random.fold_in(given, _PRIOR)
     drawn = Predictive(draws.model, num_samples=wanted.prior)(key, shape=draws.shape)
     return {name: np.asarray(x)[None] for name, x in drawn.items() if name != "V"}
 
