@@ -98,7 +98,8 @@ def read_data(source: str, options: TableOptions, *, quiet: bool) -> BinaryMatri
 def number_of_devices(data: BinaryMatrix, options: FitOptions) -> int:
     """How many JAX devices to ask for before JAX starts: one per core if chains need their own."""
     large = data.values.size > _SMALL and METHODS[options.method].sweeps
-    return min(options.chains, os.cpu_count() or 1) if large else 1
+    cores = os.cpu_count() or 1
+    return min(options.chains or cores, cores) if large else 1
 
 
 def make_estimator(data: BinaryMatrix, options: FitOptions) -> NBMF:
@@ -117,6 +118,7 @@ def make_estimator(data: BinaryMatrix, options: FitOptions) -> NBMF:
         n_samples=options.samples,
         n_sweeps=options.sweeps,
         n_chains=options.chains,
+        max_seconds=options.max_time,
         max_iter=options.iterations,
         random_state=options.seed,
     )

@@ -5,10 +5,11 @@ Names of models, methods and priors come from `nbmf_jax.registry`, so that nothi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import wraps
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import click
 
@@ -21,6 +22,26 @@ __all__ = ["FitOptions", "TableOptions", "data_options", "fit_options", "prior_o
 
 Command = Callable[..., None]
 Decorator = Callable[[Command], Command]
+
+
+class Duration(click.ParamType[float]):
+    """A time: seconds, or a number with one of the units s, m, h."""
+
+    name = "time"
+    _SECONDS: ClassVar = {"": 1, "s": 1, "m": 60, "h": 3600}
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Seconds."""
+        found = re.fullmatch(r"([0-9.]+) *([smh]?)", str(value).strip())
+        try:
+            seconds = float(found[1]) * self._SECONDS[found[2]] if found else 0.0
+        except ValueError:
+            seconds = 0.0
+        if not seconds > 0:
+            self.fail(f"{value!r} is not a time above 0 such as 90, 90s, 5m or 2h", param, ctx)
+        return seconds
 
 
 @dataclass(frozen=True)
@@ -53,7 +74,8 @@ class FitOptions:
     warmup: int | None
     samples: int | None
     sweeps: int | None
-    chains: int
+    chains: int | None
+    max_time: float
     iterations: int | None
     seed: int
 
@@ -112,19 +134,31 @@ _FIT_OPTIONS: list[Decorator] = [
     click.option(
         "--warmup",
         type=click.IntRange(min=0),
-        help="Steps of every chain that are not kept.  [default: 500]",
+        help="Steps of every chain that are not kept.  [default: gibbs decides itself]",
     ),
     click.option(
         "--samples",
         type=click.IntRange(min=4),
-        help="Draws kept of every chain.  [default: 250, fewer for large tables]",
+        help="Draws kept of every chain.  [default: gibbs decides itself]",
     ),
     click.option(
         "--sweeps",
         type=click.IntRange(min=1),
         help="Sweeps over the table between two draws.  [default: 1 to 20, by size]",
     ),
-    click.option("--chains", type=click.IntRange(min=1), default=4, help="Chains to compare."),
+    click.option(
+        "--chains",
+        type=click.IntRange(min=1),
+        help="Chains to compare.  [default: 16; 4 where --warmup or --samples is given]",
+    ),
+    click.option(
+        "--max-time",
+        type=Duration(),
+        default="2m",
+        show_default=True,
+        help="gibbs stops when its chains have settled, and at the latest after this time: "
+        "seconds, or 90s, 5m, 2h. --warmup or --samples ask for a fixed length instead.",
+    ),
     click.option(
         "--iterations", type=click.IntRange(min=1), help=f"Most iterations of {_ITERATIVE}."
     ),

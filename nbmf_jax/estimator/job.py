@@ -9,7 +9,7 @@ import numpy as np
 
 from nbmf_jax.data.matrix import BinaryMatrix
 from nbmf_jax.estimator import settings
-from nbmf_jax.inference.gibbs.chains import Steps
+from nbmf_jax.inference.gibbs.rounds import Rounds, Steps
 from nbmf_jax.models.base import FactorModel
 from nbmf_jax.posterior.convert import Container
 from nbmf_jax.posterior.diagnose import Diagnosis
@@ -25,7 +25,8 @@ class Job(NamedTuple):
     data: BinaryMatrix
     model: FactorModel
     method: str  # in `nbmf_jax.registry.METHODS`
-    steps: Steps  # of methods that run chains
+    steps: Steps  # of methods that run chains; of their first round if there are several
+    rounds: Rounds | None  # None: a run of fixed length
     max_iter: int | None  # None: the method's own default
     tol: float | None  # likewise
     n_init: int | None  # likewise
@@ -39,6 +40,11 @@ class Job(NamedTuple):
             starts = settings.num_starts(self.n_init, self.data.shape) if method.num_starts else 1
             return f"{method.title}, best of {starts} starts" if starts > 1 else method.title
         sweeps = f" of {s.num_sweeps} sweeps" if method.sweeps and s.num_sweeps > 1 else ""
+        if self.rounds is not None:
+            return (
+                f"{method.title}, {s.num_chains} chains, until they have settled or for "
+                f"{self.rounds.max_seconds:g} s (steps{sweeps})"
+            )
         return (
             f"{method.title}, {s.num_chains} chains, {s.num_warmup} + {s.num_samples} "
             f"steps{sweeps} (warm-up + kept)"
@@ -53,12 +59,16 @@ def make_job(options: Mapping[str, Any], data: BinaryMatrix) -> Job:
         options["model"], method, options["prior"], options["n_components"], data.shape, **given
     )
     K, lengths = model.num_components, ("n_warmup", "n_samples", "n_sweeps", "n_chains")
-    steps = settings.steps_of(method, data.shape, K, **{name: options[name] for name in lengths})
+    given_lengths = {name: options[name] for name in lengths}
+    limits = {name: options[name] for name in ("n_warmup", "n_samples", "n_chains", "max_seconds")}
+    rounds = settings.rounds_of(method, data.shape, K, **limits)
+    steps = settings.steps_of(method, data.shape, K, rounds, **given_lengths)
     return Job(
         data=data,
         model=model,
         method=method,
         steps=steps,
+        rounds=rounds,
         max_iter=options["max_iter"],
         tol=options["tol"],
         n_init=options["n_init"],

@@ -29,6 +29,7 @@ from nbmf_jax.posterior.convert import Container, to_arviz, with_
 from nbmf_jax.posterior.diagnose import diagnose_draws
 from nbmf_jax.posterior.draws import check_draws, read_draws
 from nbmf_jax.posterior.matching import shares
+from nbmf_jax.posterior.settled import still_apart
 from nbmf_jax.posterior.simplex import simplex_record
 
 __all__ = ["fit_bica", "fit_cvb0", "fit_em", "fit_gibbs", "fit_nuts", "fit_svi"]
@@ -44,9 +45,17 @@ _POINT = "A point estimate has no uncertainty, and no interval; use gibbs or cvb
 
 def fit_gibbs(key: jax.Array, job: Job) -> Run:
     """Exact collapsed Gibbs sampling, several chains on threads."""
-    with Progress(job.steps, show=job.show_progress) as progress:
-        run = run_chains(key, job.model, job.data, job.steps, report=progress.report)
-    return _of_chains(run.draws, job, run.interrupted)
+    with Progress(job.steps, job.rounds, show=job.show_progress) as progress:
+        run = run_chains(
+            key,
+            job.model,
+            job.data,
+            job.steps,
+            rounds=job.rounds,
+            unsettled=still_apart,
+            report=progress.report,
+        )
+    return _of_chains(run.draws, job, (run.num_warmup, run.num_steps), run.interrupted)
 
 
 def fit_nuts(key: jax.Array, job: Job) -> Run:
@@ -61,27 +70,34 @@ def fit_nuts(key: jax.Array, job: Job) -> Run:
         progress_bar=False,
     )
     mcmc.run(key, job.data)
-    return _of_chains(PosteriorDraws.from_mcmc(mcmc), job, interrupted=False)
+    lengths = steps.num_warmup, steps.num_samples
+    return _of_chains(PosteriorDraws.from_mcmc(mcmc), job, lengths, interrupted=False)
 
 
-def _of_chains(drawn: PosteriorDraws, job: Job, interrupted: bool) -> Run:
+def _of_chains(drawn: PosteriorDraws, job: Job, lengths: tuple[int, int], interrupted: bool) -> Run:
     raw = to_arviz(drawn)
     idata = align_draws(raw, check_draws(raw))
     draws = read_draws(idata)
     diagnosis = diagnose_draws(idata, draws)
     verdict = diagnosis.verdict
     if interrupted:
-        verdict = f"Stopped after {drawn.num_draws} of {job.steps.num_samples} draws. {verdict}"
+        verdict = f"{_stopped(drawn, job)} {verdict}"
     return Run(
         idata=idata,
         draws=draws,
-        num_iter=(job.steps.num_warmup + drawn.num_draws) * job.steps.num_sweeps,
+        num_iter=sum(lengths) * job.steps.num_sweeps,
         interrupted=interrupted,
         diagnosis=diagnosis,
         verdict=verdict,
         converged=diagnosis.converged,
         trace={},
     )
+
+
+def _stopped(drawn: PosteriorDraws, job: Job) -> str:
+    if job.rounds is not None:
+        return f"Stopped before the chains had settled, with {drawn.num_draws} draws of each."
+    return f"Stopped after {drawn.num_draws} of {job.steps.num_samples} draws."
 
 
 def fit_cvb0(key: jax.Array, job: Job) -> Run:

@@ -49,13 +49,19 @@ class NBMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         beta: likewise.
         gamma: hyperparameter of beta-dir and dir-dir.
         eta: hyperparameter of dir-beta and dir-dir.
-        n_warmup: steps of every chain that are not kept. Default 500.
-        n_samples: draws kept of every chain, and from a variational posterior. Default 250 (nuts
-            and variational 500), fewer for large matrices, so that draws need at most 1 GiB
-            (variational 256 MiB: they are independent, and fewer do).
+        n_warmup: steps of every chain that are not kept. By default gibbs decides itself how long
+            to run (see `max_seconds`), and nuts takes 500.
+        n_samples: draws kept of every chain, and from a variational posterior. By default gibbs
+            keeps 64 of each of 16 chains, and in a run of fixed length 250; nuts and variational
+            500; fewer for large matrices, so that draws need at most 1 GiB (variational 256 MiB:
+            they are independent, and fewer do).
         n_sweeps: sweeps over all cells in a step of gibbs. Default: 20 for small matrices, 1 for
             large ones.
-        n_chains: chains of gibbs and nuts.
+        n_chains: chains of gibbs and nuts. Default: 16 of gibbs if it decides itself how long to
+            run, otherwise 4. Chains sit in different modes, so that more of them are worth more
+            than longer ones.
+        max_seconds: gibbs goes on until its chains have settled, and no longer than this. A fixed
+            length is asked for by `n_warmup` or `n_samples`, or by None.
         max_iter: most iterations of cvb0, bica, em; steps of svi. Default: the function's own.
         tol: tolerance of cvb0, bica and em. Default: the function's own.
         n_init: starts of cvb0, bica and em, of which the best is kept. Default: 1 to 5, fewer for
@@ -103,7 +109,8 @@ class NBMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         n_warmup: int | None = None,
         n_samples: int | None = None,
         n_sweeps: int | None = None,
-        n_chains: int = 4,
+        n_chains: int | None = None,
+        max_seconds: float | None = 120.0,
         max_iter: int | None = None,
         tol: float | None = None,
         n_init: int | None = None,
@@ -122,6 +129,7 @@ class NBMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.n_samples = n_samples
         self.n_sweeps = n_sweeps
         self.n_chains = n_chains
+        self.max_seconds = max_seconds
         self.max_iter = max_iter
         self.tol = tol
         self.n_init = n_init

@@ -1,4 +1,4 @@
-"""One line for all chains while they run: how far, how fast, how many components, log joint."""
+"""The line that shows how far a run of chains is."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ import sys
 import numpy as np
 from tqdm import tqdm
 
-from nbmf_jax.inference.gibbs.chains import Piece, Steps
+from nbmf_jax.inference.gibbs.chains import Piece
+from nbmf_jax.inference.gibbs.rounds import Rounds, Steps
 
 __all__ = ["Progress"]
+
+_OF_STEPS = "{desc} {percentage:3.0f} %|{bar}| {n}/{total} [{remaining} left]{postfix}"
+_OF_SECONDS = "{desc} |{bar}| {n:.0f} of at most {total:.0f} s{postfix}"
 
 
 class Progress:
@@ -17,16 +21,17 @@ class Progress:
 
     Args:
         steps: the length of the run.
+        rounds: its limits, where it decides itself how long it is: the line then shows seconds.
         show: False keeps silent; so does a standard error that is not a terminal.
     """
 
-    def __init__(self, steps: Steps, *, show: bool) -> None:
-        self._num_warmup = steps.num_warmup
+    def __init__(self, steps: Steps, rounds: Rounds | None = None, *, show: bool) -> None:
+        self._in_rounds = rounds is not None
         self._sweeps_per_step = steps.num_sweeps * steps.num_chains  # of all chains together
         self._line = tqdm(
-            total=steps.num_warmup + steps.num_samples,
+            total=steps.num_warmup + steps.num_samples if rounds is None else rounds.max_seconds,
             disable=not (show and sys.stderr.isatty()),
-            bar_format="{desc} {percentage:3.0f} %|{bar}| {n}/{total} [{remaining} left]{postfix}",
+            bar_format=_OF_STEPS if rounds is None else _OF_SECONDS,
             leave=False,
             dynamic_ncols=True,
         )
@@ -42,11 +47,12 @@ class Progress:
         """Show what the chains have done since the last report, and where they are."""
         if self._line.disable:
             return
-        self._line.update(piece.num_steps)
-        phase = "warm-up" if self._line.n < self._num_warmup else "sampling"
+        self._line.update(piece.seconds if self._in_rounds else piece.num_steps)
+        phase = "warm-up" if piece.is_warmup else "sampling"
         self._line.set_description_str(phase, refresh=False)
         rate = piece.num_steps * self._sweeps_per_step / max(piece.seconds, 1e-9)
+        apart = f", still apart: {piece.unsettled}" if piece.unsettled else ""
         self._line.set_postfix_str(
             f" {rate:,.0f} sweeps/s, {np.mean(piece.num_active):.0f} active, "
-            f"log joint {np.mean(piece.log_joints):,.1f}"
+            f"log joint {np.mean(piece.log_joints):,.1f}{apart}"
         )

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from nbmf_jax.data.checks import check_count, is_integer
-from nbmf_jax.inference.gibbs.chains import Steps
+from nbmf_jax.inference.gibbs.rounds import Rounds, Steps
 from nbmf_jax.models.base import FactorModel
 from nbmf_jax.models.hyperpriors import Hyperparameter
 from nbmf_jax.models.presets import preset
@@ -23,6 +23,7 @@ __all__ = [
     "independent_draws",
     "num_components",
     "num_starts",
+    "rounds_of",
     "seed_of",
     "steps_of",
 ]
@@ -43,6 +44,11 @@ _MAX_DRAW_BYTES = 2**30
 _MAX_INDEPENDENT_BYTES = 2**28
 _MAX_SWEEPS = 20
 _CELLS_PER_STEP = 20_000  # small matrices do several sweeps between two draws that are kept
+_FEWEST_SWEEPS_OF_ROUNDS = 5  # a draw of W and H costs as much as a sweep
+_MANY_CHAINS = 16  # of a run in rounds: chains sit in different modes, and their mean settles
+_FEW_CHAINS = 4
+_FIRST_ROUND = 1000  # sweeps, half of them warm-up
+_MAX_DRAWS = 1024  # of all chains of a run in rounds
 _CELLS_OF_ALL_STARTS = 1_000_000
 _MAX_STARTS = 5
 _MAX_SEED = 2**31 - 1
@@ -97,26 +103,58 @@ def build_model(
     return type(ready)(K, **values)  # type: ignore[call-arg]
 
 
-def steps_of(
+def rounds_of(
     method: str,
     shape: Shape,
     K: int,
     *,
     n_warmup: int | None,
     n_samples: int | None,
+    n_chains: int | None,
+    max_seconds: float | None,
+) -> Rounds | None:
+    """The limits of a run that decides itself how long it is; None if its length was given."""
+    if not METHODS[method].sweeps or max_seconds is None or n_warmup is not None:
+        return None
+    if n_samples is not None:
+        return None
+    if not max_seconds > 0:
+        raise ValueError(f"max_seconds must be above 0 (or None), got {max_seconds!r}")
+    chains = check_count("n_chains", _MANY_CHAINS if n_chains is None else n_chains)
+    draws = min(_MAX_DRAWS, _MAX_DRAW_BYTES // _draw_bytes(shape, K)) // chains
+    return Rounds(float(max_seconds), max_draws=max(draws // 2 * 2, 16))
+
+
+def steps_of(
+    method: str,
+    shape: Shape,
+    K: int,
+    rounds: Rounds | None = None,
+    *,
+    n_warmup: int | None,
+    n_samples: int | None,
     n_sweeps: int | None,
-    n_chains: int,
+    n_chains: int | None,
 ) -> Steps:
-    """How long to run. Draws that are kept fit into 1 GiB unless their number is given."""
-    chains = check_count("n_chains", n_chains)
+    """How long to run, or how long the first round is.
+
+    Draws that are kept fit into 1 GiB unless their number is given.
+    """
+    many = _FEW_CHAINS if rounds is None else _MANY_CHAINS
+    chains = check_count("n_chains", many if n_chains is None else n_chains)
+    fewest = 1 if rounds is None else _FEWEST_SWEEPS_OF_ROUNDS
+    usual_sweeps = min(max(_CELLS_PER_STEP // int(np.prod(shape)), fewest), _MAX_SWEEPS)
+    sweeps = check_count("n_sweeps", usual_sweeps if n_sweeps is None else n_sweeps)
+    if rounds is not None:
+        half = max(_FIRST_ROUND // (2 * sweeps), 4)
+        return Steps(half, half, sweeps, chains)
     fitting = max(50, _MAX_DRAW_BYTES // (_draw_bytes(shape, K) * chains))
     usual = min(METHODS[method].num_samples, fitting)
     samples = usual if n_samples is None else n_samples
-    usual_sweeps = min(max(_CELLS_PER_STEP // int(np.prod(shape)), 1), _MAX_SWEEPS)
     return Steps(
         num_warmup=check_count("n_warmup", 500 if n_warmup is None else n_warmup, minimum=0),
         num_samples=check_count("n_samples", samples, minimum=4),
-        num_sweeps=check_count("n_sweeps", usual_sweeps if n_sweeps is None else n_sweeps),
+        num_sweeps=sweeps,
         num_chains=chains,
     )
 

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Integer
 
+from nbmf_jax.inference._numerics.xla import exact_dot
 from nbmf_jax.inference.cells import factors as given_labels
 from nbmf_jax.inference.cells.protocol import AnyCells, cells_of
 from nbmf_jax.inference.orientation import Orientation, orientation_of
@@ -30,6 +31,7 @@ __all__ = [
     "check_labels",
     "draw_assignments",
     "draw_factors",
+    "expected",
     "initial_assignments",
     "labels_of",
     "log_joint",
@@ -172,6 +174,12 @@ def mean_factors(model: FactorModel, shape: Shape, counts: Tables) -> Factors:
     W, H = given_labels.mean_factors(turn.model(model), counts, priors_of(model, shape))
     means = turn.factors(inside_unit_interval(W), inside_unit_interval(H))
     return dict(zip(("W", "H"), means, strict=True))
+
+
+def expected(model: FactorModel, shape: Shape, counts: Tables) -> Float[Array, "F N"]:
+    """p(v = 1 | assignments, V) of every cell: E[W | ...] E[H | ...], W and H integrated out."""
+    means = mean_factors(model, shape, counts)
+    return exact_dot(means["W"], means["H"])
 
 
 def log_joint(model: FactorModel, shape: Shape, counts: Tables) -> Float[Array, ""]:

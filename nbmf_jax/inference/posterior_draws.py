@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -43,6 +43,8 @@ class PosteriorDraws:
         data: the matrix that was fitted; None where it is not known.
         simplex: which factors are on the simplex; filled in from a `FactorModel`, None where it
             is not known.
+        chain_means: by name, (chain, F, N): means over all steps of a chain, those of steps that
+            were not kept as draws included; empty where only draws are known.
     """
 
     samples: Arrays
@@ -50,6 +52,7 @@ class PosteriorDraws:
     model: FactorModel | UserModel | None
     data: BinaryMatrix | None = None
     simplex: Simplex | None = None
+    chain_means: Arrays = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.simplex is None and isinstance(self.model, FactorModel):
@@ -83,7 +86,7 @@ class PosteriorDraws:
     def from_fields(
         cls, samples: Arrays, fields: Arrays, model: FactorModel | UserModel | None, **known: Any
     ) -> PosteriorDraws:
-        """Draws with the collected fields of a kernel's state; `known` are data and simplex."""
+        """Draws with the collected fields of a kernel's state; `known` are the other attributes."""
         statistics = dict(fields)
         if "potential_energy" in statistics:
             statistics["lp"] = -statistics.pop("potential_energy")

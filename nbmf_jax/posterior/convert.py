@@ -78,6 +78,7 @@ def to_arviz(
         Groups `posterior` (W, H, learned hyperparameters), `sample_stats` (`lp`, the log joint,
         and `num_active`), `observed_data` (V, NaN = missing), `constant_data` (hyperparameters,
         `mask` of observed cells), and what was asked for; dims `row`, `component`, `column`.
+        Runs of `NBMF` also have `chain_means`: means over all steps of each chain.
 
     >>> import jax, nbmf_jax as nbmf
     >>> V = nbmf.datasets.load("southern_women")
@@ -104,7 +105,17 @@ def to_arviz(
     located = {
         name: idata[name].assign_coords(coords) for name, coords in built.coordinates.items()
     }
-    return with_(idata, **located)
+    return with_(idata, **located, **_chain_means(draws, labels))
+
+
+def _chain_means(draws: PosteriorDraws, labels: sources.Labels) -> dict[str, xr.Dataset]:
+    """Means over all steps of each chain, where the run kept them; ArviZ has no name for it."""
+    if not draws.chain_means:
+        return {}
+    dims = ("chain", "row", "column")
+    variables = {name: (dims, values) for name, values in draws.chain_means.items()}
+    numbers = {"chain": np.arange(len(draws.samples["W"]))}
+    return {"chain_means": xr.Dataset(variables, coords={**numbers, **labels})}
 
 
 def _origin(draws: PosteriorDraws) -> dict[str, str]:

@@ -27,7 +27,7 @@ from nbmf_jax.inference.types import Factors, Key, Matrix, Values
 from nbmf_jax.models.base import FactorModel, check_model
 from nbmf_jax.models.sites import observe
 
-__all__ = ["CollapsedGibbs", "CollapsedGibbsState"]
+__all__ = ["CHAIN_AXES", "CollapsedGibbs", "CollapsedGibbsState", "values_of"]
 
 FACTORS = ("W", "H")
 
@@ -51,7 +51,7 @@ class CollapsedGibbsState(NamedTuple):
 
 # Chains run in step, so they share the countdown: with a countdown for each, `vmap` would turn the
 # `lax.cond` on it into a select, and W and H would be drawn during warm-up as well.
-_CHAIN_AXES = CollapsedGibbsState(
+CHAIN_AXES = CollapsedGibbsState(
     z=0,  # type: ignore[arg-type]
     assignments=0,  # type: ignore[arg-type]
     counts=0,
@@ -60,6 +60,11 @@ _CHAIN_AXES = CollapsedGibbsState(
     warmup_left=None,  # type: ignore[arg-type]
     rng_key=0,  # type: ignore[arg-type]
 )
+
+
+def values_of(state: CollapsedGibbsState) -> Values:
+    """The learned hyperparameters in a state, by name."""
+    return {name: x for name, x in state.z.items() if name not in FACTORS}
 
 
 class CollapsedGibbs(MCMCKernel):
@@ -142,7 +147,7 @@ class CollapsedGibbs(MCMCKernel):
         init_chain = partial(self._start_chain, V=V, num_warmup=num_warmup)
         if vectorized:
             axes = (0, None if start is None else 0)
-            return jax.vmap(init_chain, axes, _CHAIN_AXES)(rng_key, start)
+            return jax.vmap(init_chain, axes, CHAIN_AXES)(rng_key, start)
         return init_chain(rng_key, start)
 
     def _start_chain(
@@ -164,12 +169,12 @@ class CollapsedGibbs(MCMCKernel):
         V = _observed(model_args, model_kwargs)
         if is_prng_key(state.rng_key):
             return self._sample_chain(state, V)
-        step = jax.vmap(self._sample_chain, (_CHAIN_AXES, None), _CHAIN_AXES)
+        step = jax.vmap(self._sample_chain, (CHAIN_AXES, None), CHAIN_AXES)
         return step(state, V)
 
     def _sample_chain(self, state: CollapsedGibbsState, V: Matrix) -> CollapsedGibbsState:
         key, key_sweeps, key_factors = jax.random.split(state.rng_key, 3)
-        values = {name: x for name, x in state.z.items() if name not in FACTORS}
+        values = values_of(state)
         before = labelled.Assigned(state.assignments, state.counts)
         if self._model.learned:
             after, values = sweep_and_learn(
