@@ -136,5 +136,6 @@ def test_ctrl_c_in_a_young_round_gives_the_one_before(monkeypatch):
     monkeypatch.setattr(chains._Run, "_renew", renew_slowly)
     run, _ = in_rounds(9, steps=STEPS._replace(num_samples=8))
     assert run.interrupted and run.num_steps == 8 and run.num_warmup == 2
+    renewed.clear()  # no Ctrl-C from here on
     whole = run_chains(jax.random.key(0), MODEL, V, STEPS._replace(num_samples=8)).draws
     np.testing.assert_array_equal(run.draws.samples["W"], whole.samples["W"])
