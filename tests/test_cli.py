@@ -238,11 +238,13 @@ def test_predict_from_an_earlier_fit(results, blocks, tmp_path):
     result = nbmf("predict", out, "--out", tmp_path / "blanks.csv")
     assert result.exit_code == 0, result.output
     table = pd.read_csv(tmp_path / "blanks.csv")
-    assert list(table.columns) == ["row", "column", "observed", "mean", "lower", "upper"]
+    columns = ["row", "column", "observed", "mean", "lower", "upper", "standard_error"]
+    assert list(table.columns) == columns
     assert len(table) == 4 and table["observed"].isna().all()
     expected = pd.read_csv(out / "expected.csv").query("observed != observed")
     np.testing.assert_allclose(table["mean"], expected["mean"], rtol=1e-4)
     np.testing.assert_allclose(table["lower"], expected["lower"], rtol=1e-3)
+    np.testing.assert_allclose(table["standard_error"], expected["standard_error"], rtol=1e-3)
     assert nbmf("predict", out, "--out", tmp_path / "blanks.csv").exit_code == 2  # exists
     everything = nbmf("predict", out, "--all")
     assert everything.stdout.count("\n") == 12 * 7 + 1
@@ -251,7 +253,7 @@ def test_predict_from_an_earlier_fit(results, blocks, tmp_path):
 def test_predict_from_data(csv):
     result = nbmf("predict", csv, *EM)
     assert result.exit_code == 0, result.output
-    assert result.stdout.splitlines()[0] == "row,column,observed,mean,lower,upper"
+    assert result.stdout.splitlines()[0] == "row,column,observed,mean,lower,upper,standard_error"
     assert result.stdout.count("\n") == 5 and "12 rows" in result.stderr
 
 

@@ -40,7 +40,12 @@ def good():
 def test_a_good_run(good):
     diagnosis = nbmf.diagnose(good)
     assert diagnosis.converged and diagnosis.trapped == []
-    assert diagnosis.verdict == "The chains agree and have enough effective draws."
+    assert diagnosis.level == "settled"
+    assert diagnosis.verdict.startswith(
+        "Use the probabilities and their intervals, and the components: the chains agree and have "
+        "enough effective draws; another run with another seed would change a typical cell's "
+    )
+    assert len(diagnosis.modes) == 1 and not diagnosis.standard_error.is_rough
     assert list(diagnosis.table.index) == [
         "log joint",
         "log-likelihood",
@@ -59,7 +64,8 @@ def test_a_run_that_is_nearly_good():
     diagnosis = nbmf.diagnose(idata)
     assert 1.01 < diagnosis.table.loc["log joint", "r_hat"] < 1.03
     assert not diagnosis.converged
-    assert diagnosis.verdict.startswith("The chains nearly agree (R-hat 1.0")
+    assert diagnosis.level == "usable" and diagnosis.verdict.startswith("Use the probabilities")
+    assert "before relying on intervals: the chains nearly agree (R-hat 1.0" in diagnosis.verdict
 
 
 def test_the_numbers_are_arviz_own(good):
@@ -113,7 +119,8 @@ def test_chains_that_disagree_on_a_component():
     diagnosis = nbmf.diagnose(independent_draws(H_of_chain={1: other}))
     assert not diagnosis.converged and diagnosis.trapped == []
     assert "the chains disagree" in diagnosis.verdict
-    assert "They differ on 1 of 2 components" in diagnosis.verdict
+    assert "the chains differ on 1 of 2 components: " in diagnosis.verdict
+    assert diagnosis.level == "usable" and diagnosis.verdict.startswith("Use the probabilities")
     assert diagnosis.components["r_hat"].max() > 1.05
 
 
