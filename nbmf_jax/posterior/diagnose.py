@@ -8,7 +8,7 @@ the probabilities, and `verdict.py` puts it all into words.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 import arviz as az
@@ -23,7 +23,7 @@ from nbmf_jax.posterior.align import MIN_SHARE, agreement, align_draws
 from nbmf_jax.posterior.convert import Container, container, group
 from nbmf_jax.posterior.draws import Draws, check_draws
 from nbmf_jax.posterior.invariants import Invariants, invariants
-from nbmf_jax.posterior.modes import find_modes
+from nbmf_jax.posterior.modes import Weights, check_weights, find_modes
 from nbmf_jax.posterior.predict import chain_expected
 from nbmf_jax.posterior.standard_error import StandardError, standard_error
 
@@ -75,7 +75,7 @@ def diagnose(
     seed: int = 0,
     *,
     seconds: float | None = None,
-    weights: Sequence[float] | np.ndarray | None = None,
+    weights: Weights = None,
 ) -> Diagnosis:
     """Rank-normalised split R-hat, bulk and tail ESS of quantities that no relabelling changes.
 
@@ -104,7 +104,7 @@ def diagnose_draws(
     num_entries: int = 200,
     seed: int = 0,
     seconds: float | None = None,
-    weights: Sequence[float] | np.ndarray | None = None,
+    weights: Weights = None,
 ) -> Diagnosis:
     """`diagnose` of a container whose draws were checked before."""
     means = chain_expected(idata, draws)
@@ -145,14 +145,14 @@ def _effect(
     trapped: list[Hashable],
     draws: Draws,
     means: Float[np.ndarray, "C F N"],
-    weights: Sequence[float] | np.ndarray | None,
+    weights: Weights,
 ) -> str:
     """In words, by how much the probabilities change without these chains."""
     if not trapped:
         return ""
     out = np.array([chain in trapped for chain in draws.chains])
     change = np.abs(means.mean(0, dtype=float) - means[~out].mean(0, dtype=float)).mean()
-    weight = None if weights is None else float(np.sum(np.asarray(weights)[out]) / np.sum(weights))
+    weight = None if weights is None else float(check_weights(weights, len(out))[out].sum())
     return words.trapped_effect(len(trapped), float(change), weight)
 
 

@@ -26,7 +26,9 @@ from scipy.sparse.csgraph import connected_components
 
 from nbmf_jax.posterior.draws import Draws
 
-__all__ = ["find_modes", "mode_words"]
+__all__ = ["Weights", "check_weights", "find_modes", "mode_words"]
+
+Weights = Sequence[float] | np.ndarray | None  # of the chains; None: all alike
 
 _SIDE = 50
 _APART = 3.0  # standard deviations within a chain
@@ -37,7 +39,7 @@ _MAX_LISTED = 6
 def find_modes(
     draws: Draws,
     means: Float[np.ndarray, "C F N"],
-    weights: Sequence[float] | np.ndarray | None = None,
+    weights: Weights = None,
     seed: int = 0,
 ) -> pd.DataFrame:
     """One line a mode, the one with most chains first; none if draws are too few to tell.
@@ -54,7 +56,7 @@ def find_modes(
         on average over all cells.
     """
     C, num_draws = draws.per_chain
-    given = np.full(C, 1 / C) if weights is None else _normalised(weights, C)
+    given = check_weights(weights, C)
     if num_draws < _MIN_DRAWS:
         return pd.DataFrame(columns=["chains", "share", "weight", "change"])
     apart = _apart(_part_of_products(draws, np.random.default_rng(seed)))
@@ -93,7 +95,10 @@ def mode_words(modes: pd.DataFrame) -> str:
     return f"{text} (with weights {weights})"
 
 
-def _normalised(weights: Sequence[float] | np.ndarray, C: int) -> Float[np.ndarray, " C"]:
+def check_weights(weights: Weights, C: int) -> Float[np.ndarray, " C"]:
+    """Weights of C chains with sum one; all alike if none are given."""
+    if weights is None:
+        return np.full(C, 1 / C)
     values = np.asarray(weights, float)
     if values.shape != (C,) or not (values >= 0).all() or not values.sum() > 0:
         raise ValueError(

@@ -33,6 +33,7 @@ MIN_ESS = 400  # in all, however many chains there are (Vehtari et al. 2021)
 _MAX_LISTED = 10
 _MAX_DESCRIBED = 3
 _CHOSEN = ("W H, worst entry", "W H, where chains differ")
+_STABLE = 0.9  # mean cosine similarity of a component's draws with their average
 _LONGER = "run longer (max_seconds, --max-time) or more chains (n_chains, --chains)"
 
 
@@ -109,8 +110,8 @@ def verdict(found: Evidence) -> tuple[str, str]:
         _use(found),
         _trapped(found),
         _over_modes(found.modes),
-        _chains(worst, differ, few),
-        _components(worst, differ, len(found.components)),
+        _chains(worst, differ, few, len(found.modes)),
+        _components(worst, differ, found),
     ]
     return "rough" if found.error.is_rough else "usable", " ".join(filter(None, sentences))
 
@@ -195,25 +196,37 @@ def _over_modes(modes: pd.DataFrame) -> str:
     return f"Read the probabilities as averages over {where}." if where else ""
 
 
-def _chains(worst: _Worst, differ: list[str], few: str) -> str:
+def _chains(worst: _Worst, differ: list[str], few: str, modes: int) -> str:
     """What to think of the intervals, by R-hat and effective draws."""
     if worst.excess <= 0:
         return f"Take intervals as rough: the chains agree, but {few}." if few else ""
     r_hat = f"(R-hat {worst.r_hat:.3f} for {worst.name}, should be below {worst.limit})"
     if worst.excess <= NEARLY and not differ:
         return f"Run longer before relying on intervals: the chains nearly agree {r_hat}."
-    return (
-        f"Read the intervals as provisional: the chains disagree {r_hat}; if running longer does "
-        f"not help, the posterior has several modes."
-    )
+    more = "" if modes > 1 else "; if running longer does not help, there may be several modes"
+    return f"Read the intervals as provisional: the chains disagree {r_hat}{more}."
 
 
-def _components(worst: _Worst, differ: list[str], total: int) -> str:
+def _components(worst: _Worst, differ: list[str], found: Evidence) -> str:
+    total = len(found.components)
     if differ:
-        return f"Interpret components with care: the chains differ on {_list(differ, total)}."
+        text = f"Interpret components with care: the chains differ on {_list(differ, total)}"
+        return f"{text}{_steady(found)}."
     if worst.excess > NEARLY and total:
         return "Use the components: all chains find them, and find them alike."
     return ""
+
+
+def _steady(found: Evidence) -> str:
+    """Components that are much the same in every chain, whatever their R-hat."""
+    table = found.components
+    steady = (table["chains"] == found.chains) & (table["stability"] >= _STABLE)
+    names = [str(name).removeprefix("component ") for name in table.index[steady]]
+    if not names:
+        return ""
+    several = "these are" if len(names) > 1 else "this one is"
+    shown = _shown(names, _MAX_LISTED)
+    return f"; {several} found in all chains with a stability of at least {_STABLE}: {shown}"
 
 
 def _list(names: list[str], total: int) -> str:

@@ -18,7 +18,7 @@ def planted(of_chain, num_draws=64, correlation=0.0, seed=0):
     first = np.full((K, N), 0.2)
     first[np.arange(N) % K, np.arange(N)] = 0.8
     second = first.copy()
-    second[2] = second[2, ::-1]
+    second[2] = np.roll(second[2], 1)
     H = np.stack([first, second])[of_chain][:, None]
     noise = rng.normal(0, 0.08, (len(of_chain), num_draws, K, N))
     for s in range(1, num_draws):
