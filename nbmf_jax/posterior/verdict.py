@@ -224,9 +224,8 @@ def _steady(found: Evidence) -> str:
     names = [str(name).removeprefix("component ") for name in table.index[steady]]
     if not names:
         return ""
-    several = "these are" if len(names) > 1 else "this one is"
     shown = _shown(names, _MAX_LISTED)
-    return f"; {several} found in all chains with a stability of at least {_STABLE}: {shown}"
+    return f"; found in all chains with a stability of at least {_STABLE}: {shown}"
 
 
 def _list(names: list[str], total: int) -> str:

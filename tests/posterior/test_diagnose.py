@@ -140,7 +140,7 @@ def test_many_modes_can_be_used():
     assert diagnosis.level == "usable" and not diagnosis.converged, diagnosis.verdict
     assert diagnosis.verdict.startswith("Use the probabilities, which are means over all chains: ")
     assert "the chains disagree (R-hat" in diagnosis.verdict
-    steady = "these are found in all chains with a stability of at least 0.9: 0, 1"
+    steady = "; found in all chains with a stability of at least 0.9: 0, 1"
     assert steady in diagnosis.verdict
     assert diagnosis.standard_error.typical_change < 0.02
 
