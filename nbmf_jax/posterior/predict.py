@@ -172,7 +172,7 @@ def chain_products_at(
     out = np.empty((len(draws.chains), len(f)))
     for i, (row, column) in enumerate(zip(f, n, strict=True)):
         p = np.einsum("sk,sk->s", draws.W[:, row], draws.H[:, :, column])
-        out[:, i] = p.reshape(len(out), -1).mean(1)
+        out[:, i] = p.reshape(len(out), -1).mean(1, dtype=float)
     return out
 
 
