@@ -96,10 +96,11 @@ def test_means_of_chains_are_those_of_their_draws():
     assert "(roughly: 3 chains only)" in found.words
 
 
-def test_means_that_the_runner_kept_are_used():
+def test_means_that_the_runner_kept_are_used(tmp_path):
     idata = made_up(4)
     kept = np.random.default_rng(1).random((6, 4, 5)).astype(np.float32)
-    group = xr.Dataset({"expected": (("row", "chain", "column"), kept)})
+    coords = {dim: idata.posterior[dim] for dim in ("chain", "row", "column")}
+    group = xr.Dataset({"expected": (("row", "chain", "column"), kept)}, coords)
     idata = convert.with_(idata, chain_means=group)
     draws, f, n = read_draws(idata), np.array([0, 5]), np.array([4, 0])
     np.testing.assert_array_equal(chain_expected(idata, draws), kept.swapaxes(0, 1))
@@ -107,6 +108,10 @@ def test_means_that_the_runner_kept_are_used():
     np.testing.assert_allclose(found, standard_errors(kept.swapaxes(0, 1)))
     np.testing.assert_allclose(standard_error_at(idata, draws, f, n), found[f, n])
     assert nbmf.diagnose(idata).standard_error.cells.shape == (6, 5)
+    convert.save(idata, tmp_path / "posterior.nc")
+    some = convert.load(tmp_path / "posterior.nc").sel(chain=[0, 2, 3])
+    means = chain_expected(some, read_draws(some))
+    np.testing.assert_array_equal(means, kept.swapaxes(0, 1)[[0, 2, 3]])
 
 
 def test_one_chain_is_cut_into_batches():
