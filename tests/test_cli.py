@@ -89,6 +89,8 @@ def test_fit_tells_what_it_understood_and_found(results):
         "Convergence",
         "r_hat",
         "component 0:",
+        "of 2 chains, stability",
+        "another run with another seed would change",
         "animal:",
         "column:",
         "report.html",
@@ -120,8 +122,20 @@ def test_fit_as_json_from_standard_input(csv, blocks, tmp_path):
     summary = json.loads(result.stdout)
     facts = {"source": "-", "rows": 12, "columns": 7, "ones": int(blocks.sum().sum()), "blanks": 4}
     assert summary["data"] == facts
+    assert summary["level"] is None and summary["standard_error"] is None
     assert summary["n_active"] == 2 and "report.html" in summary["files"]
     assert "12 rows" in result.stderr
+
+
+def test_json_says_what_the_fit_is_good_for(csv, tmp_path):
+    result = nbmf("fit", csv, "--json", "--out", tmp_path / "out", *QUICK)
+    assert result.exit_code == 0, result.output
+    summary = json.loads(result.stdout)
+    assert summary["level"] in ("usable", "rough")  # twenty draws are too few to settle anything
+    assert summary["level"].capitalize() in nbmf("fit", csv, "--out", tmp_path / "b", *QUICK).output
+    error = summary["standard_error"]
+    assert 0 < error["typical_change"] < error["high_change"] and error["largest"] < 1
+    assert sum(len(mode["chains"]) for mode in summary["modes"]) == 2
 
 
 def test_the_same_seed_gives_the_same_result(csv, tmp_path):
@@ -238,11 +252,13 @@ def test_predict_from_an_earlier_fit(results, blocks, tmp_path):
     result = nbmf("predict", out, "--out", tmp_path / "blanks.csv")
     assert result.exit_code == 0, result.output
     table = pd.read_csv(tmp_path / "blanks.csv")
-    assert list(table.columns) == ["row", "column", "observed", "mean", "lower", "upper"]
+    columns = ["row", "column", "observed", "mean", "lower", "upper", "standard_error"]
+    assert list(table.columns) == columns
     assert len(table) == 4 and table["observed"].isna().all()
     expected = pd.read_csv(out / "expected.csv").query("observed != observed")
     np.testing.assert_allclose(table["mean"], expected["mean"], rtol=1e-4)
     np.testing.assert_allclose(table["lower"], expected["lower"], rtol=1e-3)
+    np.testing.assert_allclose(table["standard_error"], expected["standard_error"], rtol=1e-3)
     assert nbmf("predict", out, "--out", tmp_path / "blanks.csv").exit_code == 2  # exists
     everything = nbmf("predict", out, "--all")
     assert everything.stdout.count("\n") == 12 * 7 + 1
@@ -251,7 +267,7 @@ def test_predict_from_an_earlier_fit(results, blocks, tmp_path):
 def test_predict_from_data(csv):
     result = nbmf("predict", csv, *EM)
     assert result.exit_code == 0, result.output
-    assert result.stdout.splitlines()[0] == "row,column,observed,mean,lower,upper"
+    assert result.stdout.splitlines()[0] == "row,column,observed,mean,lower,upper,standard_error"
     assert result.stdout.count("\n") == 5 and "12 rows" in result.stderr
 
 

@@ -54,7 +54,8 @@ def fit(
     (see `nbmf datasets`). Without DATA the embedded data set southern_women is used.
 
     The folder gets report.html (open it first), W.csv and H.csv (the components), expected.csv
-    (probability of a one in every cell, with a 90 % interval), diagnostics.csv, posterior.nc (all
+    (probability of a one in every cell, with a 90 % interval and the standard error of the
+    probability), diagnostics.csv, posterior.nc (all
     draws, for ArviZ) and the pictures. Ctrl-C while sampling keeps what was drawn so far.
 
     Exit codes: 0 success; 2 an error in the input, explained in one line; 130 stopped by Ctrl-C.
@@ -91,6 +92,7 @@ def run_fit(matrix: BinaryMatrix, options: FitOptions, *, quiet: bool) -> NBMF:
     say(f"\nConvergence ({estimator.seconds_:.0f} s)", quiet=quiet)
     if estimator.diagnosis_ is not None:
         say(_table(estimator.diagnosis_.table), quiet=quiet)
+        say(f"\n{estimator.diagnosis_.level.capitalize()}:", quiet=quiet)
     say(estimator.verdict_, quiet=quiet)
     return estimator
 
@@ -134,7 +136,8 @@ def _report(view: View, *, quiet: bool) -> None:
 
 
 def _report_component(component: Component, data: BinaryMatrix, *, quiet: bool) -> None:
-    say(f"\ncomponent {component.number}: {component.share:.0%} of the cells", quiet=quiet)
+    found = f", {component.found}" if component.found else ""
+    say(f"\ncomponent {component.number}: {component.share:.0%} of the cells{found}", quiet=quiet)
     for name, entries in (
         (data.row_name, component.rows),
         (data.column_name, component.columns),
@@ -162,9 +165,12 @@ def _summary(
         "seed": estimator.seed_,
         "seconds": round(estimator.seconds_, 2),
         "interrupted": estimator.interrupted_,
+        "level": None if diagnosis is None else diagnosis.level,
         "converged": estimator.converged_,
         "verdict": estimator.verdict_,
         "diagnostics": None if diagnosis is None else diagnosis.table.to_dict("index"),
+        "standard_error": None if diagnosis is None else diagnosis.standard_error.summary(),
+        "modes": None if diagnosis is None else diagnosis.modes.to_dict("records"),
         "n_active": estimator.n_active_,
         "n_nonempty": estimator.n_nonempty_,
         "shares": [round(float(x), 6) for x in estimator.shares_],

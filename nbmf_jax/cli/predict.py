@@ -44,11 +44,13 @@ def predict(
     reading: TableOptions,
     options: FitOptions,
 ) -> None:
-    """Predict the blanks of SOURCE: row, column, observed, mean, lower, upper as CSV.
+    """Predict the blanks of SOURCE: row, column, observed, mean, lower, upper, standard_error.
 
     SOURCE is a folder that `nbmf fit` wrote (nothing is fitted again), or data as for `nbmf fit`,
-    which are fitted first. mean is the probability of a one, lower and upper are the ends of its
-    credible interval (--interval).
+    which are fitted first. The CSV's mean is the probability of a one; lower and upper are the ends
+    of its credible interval (--interval), how far the data determine it; standard_error is how far
+    the run determines the mean: two runs differ by at most 2 sqrt(2) of it in about 95 % of the
+    cells. It is empty for methods without chains.
 
     With --rows FILE the blanks of new rows are predicted, from the observed cells of these rows
     and the components of SOURCE; there the CSV has a mean but no interval.

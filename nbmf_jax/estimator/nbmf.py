@@ -74,14 +74,18 @@ class NBMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         W_: (rows, K) posterior mean, components sorted by their share of the cells.
         H_: (K, columns) posterior mean; also `components_`.
         expected_: (rows, columns) probability of a one in every cell, missing ones included.
+        standard_error_: (rows, columns) Monte Carlo standard errors of `expected_`: another run
+            differs from this one by at most 2 sqrt(2) of them in about 95 % of the cells. NaN for
+            methods without chains.
         n_active_: posterior median number of components that hold at least 1 % of the observed
             cells.
         n_nonempty_: the same for at least one cell; None for methods without labels.
         shares_: (K,) part of the observed cells that each component explains.
         idata_: all draws, as `arviz.InferenceData` with the labels of X.
         data_: X as it was checked, a `BinaryMatrix`.
-        verdict_: in words, whether to trust the fit; `converged_` is the same as a boolean.
-        diagnosis_: R-hat and ESS (see `diagnose`); None for methods without chains.
+        verdict_: in words, what the fit can be used for; `converged_`: whether it is settled.
+        diagnosis_: level, R-hat, ESS, standard errors and modes (see `diagnose`); None for methods
+            without chains.
         model_: the `BetaDir`, `DirBeta` or `DirDir` that was fitted.
         n_iter_: sweeps or iterations done; `trace_` has what was traced by iteration.
         interrupted_: whether Ctrl-C ended sampling early.
@@ -170,6 +174,7 @@ class NBMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.W_ = self._table(W.mean(0, dtype=float), rows, names)
         self.H_ = self._table(H.mean(0, dtype=float), names, columns)
         self.expected_ = self._table(mean_of_products(W, H), rows, columns)
+        self.standard_error_ = self._table(summary.standard_errors_of(run), rows, columns)
 
     def _table(
         self, values: np.ndarray, rows: pd.Index | list[str], columns: pd.Index | list[str]
@@ -243,7 +248,10 @@ class NBMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     # --- the posterior
 
     def predict_cells(self, cells: Cells = None, *, interval: float = 0.9) -> pd.DataFrame:
-        """Mean and credible interval of the probability of a one, one line a cell.
+        """Mean, credible interval and standard error of the probability of a one, one line a cell.
+
+        The interval says how far the data determine the probability, the standard error how far
+        this run determines the mean.
 
         Args:
             cells: pairs (row label, column label); None for all blanks of the fitted data, "all"

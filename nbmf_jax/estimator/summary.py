@@ -9,11 +9,13 @@ import pandas as pd
 from jaxtyping import Float, Int
 
 from nbmf_jax.data.matrix import BinaryMatrix
+from nbmf_jax.estimator.job import Run
 from nbmf_jax.posterior.align import MIN_SHARE
 from nbmf_jax.posterior.convert import Container, group
 from nbmf_jax.posterior.draws import Draws, check_draws
-from nbmf_jax.posterior.predict import check_interval, expected_of, intervals_of
+from nbmf_jax.posterior.predict import FEW_CELLS, check_interval, expected_of, intervals_of
 from nbmf_jax.posterior.restore import data_of
+from nbmf_jax.posterior.standard_error import standard_error_at
 
 __all__ = [
     "Cells",
@@ -23,9 +25,8 @@ __all__ = [
     "num_active",
     "num_nonempty",
     "shares_of",
+    "standard_errors_of",
 ]
-
-_FEW_CELLS = 500  # more are faster by matrix products over the whole matrix
 
 Cells = str | Iterable[tuple[Hashable, Hashable]] | None  # "all", pairs of labels, None: blanks
 Positions = tuple[Int[np.ndarray, " cells"], Int[np.ndarray, " cells"]]  # rows and columns
@@ -65,6 +66,13 @@ def num_nonempty(idata: Container) -> int | None:
     return int(np.median(statistics["num_active"])) if "num_active" in statistics else None
 
 
+def standard_errors_of(run: Run) -> Float[np.ndarray, "F N"]:
+    """Standard errors of all cells; NaN for methods without chains."""
+    if run.diagnosis is not None:
+        return run.diagnosis.standard_error.cells
+    return np.full((run.draws.W.shape[1], run.draws.H.shape[2]), np.nan)
+
+
 def cell_positions(cells: Cells, data: BinaryMatrix, draws: Draws) -> Positions:
     """Positions of the missing cells (None), of all cells ("all"), or of pairs of labels."""
     if cells is None:
@@ -98,9 +106,13 @@ def cell_table(
     interval: float,
     draws: Draws | None = None,
 ) -> pd.DataFrame:
-    """One line a cell: labels, what was observed, mean and interval of the probability of a one."""
+    """One line a cell: labels, what was observed, mean and interval of the probability of a one.
+
+    The last column, `standard_error`, says how well the mean is known: see
+    `nbmf_jax.posterior.standard_error`. It is NaN where there are no chains.
+    """
     draws = check_draws(idata) if draws is None else draws
-    few = len(f) <= _FEW_CELLS
+    few = len(f) <= FEW_CELLS
     values = _few_cells(draws, f, n, interval) if few else _many_cells(idata, draws, f, n, interval)
     if draws.is_point:  # which has no interval
         values[1:] = np.nan
@@ -108,7 +120,8 @@ def cell_table(
     observed = np.full(len(f), np.nan) if V is None else V[f, n]
     rows, columns = np.asarray(draws.rows, object), np.asarray(draws.columns, object)
     table = {"row": rows[f], "column": columns[n], "observed": observed}
-    return pd.DataFrame({**table, **dict(zip(("mean", "lower", "upper"), values, strict=True))})
+    table |= dict(zip(("mean", "lower", "upper"), values, strict=True))
+    return pd.DataFrame({**table, "standard_error": standard_error_at(idata, draws, f, n)})
 
 
 def _few_cells(

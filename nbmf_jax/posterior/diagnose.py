@@ -1,7 +1,9 @@
-"""Did the chains converge? R-hat and effective sample sizes, and what they mean in words.
+"""What is a run good for? R-hat, effective sample sizes, standard errors, and words.
 
-They are computed for quantities that no relabelling of components changes, and then, with the
-components aligned, for W and H themselves: which components do all chains find?
+R-hat and effective sample sizes are computed for quantities that no relabelling of components
+changes, and then, with the components aligned, for W and H themselves: which components do all
+chains find? Standard errors (`standard_error.py`) say how far chains that disagree still determine
+the probabilities, and `verdict.py` puts it all into words.
 """
 
 from __future__ import annotations
@@ -21,10 +23,15 @@ from nbmf_jax.posterior.align import MIN_SHARE, agreement, align_draws
 from nbmf_jax.posterior.convert import Container, container, group
 from nbmf_jax.posterior.draws import Draws, check_draws
 from nbmf_jax.posterior.invariants import Invariants, invariants
+from nbmf_jax.posterior.modes import Weights, check_weights, find_modes
+from nbmf_jax.posterior.predict import chain_expected
+from nbmf_jax.posterior.standard_error import StandardError, standard_error
 
 __all__ = ["Diagnosis", "diagnose", "diagnose_draws"]
 
 _ENTRIES_OF_COMPONENT = 20  # the largest entries of w_k and of h_k, which are looked at
+_FOUND = 0.5  # part of its draws in which a chain has a component that it is said to find
+_ROWS_NAMED = 3  # in the verdict
 _WORST = {"r_hat": "max", "ess_bulk": "min", "ess_tail": "min"}
 
 
@@ -37,14 +44,22 @@ class Diagnosis(NamedTuple):
     components: pd.DataFrame  # aligned components: agreement scores, r_hat and ESS of W and H
     trapped: list[Hashable]  # chains that stay in a worse mode than the others
     quantities: Container  # the invariant quantities, for ArviZ's plots
+    level: str  # "settled", "usable", "rough" or "unknown"
+    standard_error: StandardError  # of every cell's probability, and what another run would change
+    modes: pd.DataFrame  # groups of chains: chains, share, weight, change
 
     def __str__(self) -> str:
         whole, three = "{:.0f}".format, "{:.3f}".format
         formats = {"ess_bulk": whole, "ess_tail": whole, "ess_per_second": "{:.1f}".format}
         formats |= dict.fromkeys(("r_hat", "share", "found", "found_min", "stability"), three)
+        formats |= {"chains": whole}
         tables = [self.table, self.components] if len(self.components) else [self.table]
         text = [table.to_string(formatters=formats) for table in tables]
         return "\n".join([*text, self.verdict])
+
+    def component_words(self) -> dict[str, str]:
+        """How often and how stably each component was found, by its name."""
+        return words.component_words(self.components, self.quantities["posterior"].sizes["chain"])
 
     def plot(self, kind: str = "trace", **options: Any) -> Any:
         """ArviZ's plot of the invariant quantities: "trace", "rank" or "autocorr"."""
@@ -55,7 +70,12 @@ class Diagnosis(NamedTuple):
 
 
 def diagnose(
-    idata: Container, num_entries: int = 200, seed: int = 0, *, seconds: float | None = None
+    idata: Container,
+    num_entries: int = 200,
+    seed: int = 0,
+    *,
+    seconds: float | None = None,
+    weights: Weights = None,
 ) -> Diagnosis:
     """Rank-normalised split R-hat, bulk and tail ESS of quantities that no relabelling changes.
 
@@ -67,13 +87,15 @@ def diagnose(
         seed: chooses the entries.
         seconds: how long sampling took, for effective draws per second; by default what the
             posterior's attribute `sampling_time` says, if it has one.
+        weights: of the chains, e.g. by stacking, for the weights of modes and trapped chains.
 
     Returns:
-        A `Diagnosis`: print it, or read `.verdict`, `.converged`, `.table`, `.components` and
-        `.trapped`, and look at `.plot("trace")`, `.plot("rank")`, `.plot("autocorr")`.
+        A `Diagnosis`: print it, or read `.verdict`, `.level`, `.converged` (level "settled"),
+        `.table`, `.components`, `.trapped`, `.standard_error` and `.modes`, and look at
+        `.plot("trace")`, `.plot("rank")`, `.plot("autocorr")`.
     """
     num_entries = check_count("num_entries", num_entries)
-    return diagnose_draws(idata, check_draws(idata), num_entries, seed, seconds)
+    return diagnose_draws(idata, check_draws(idata), num_entries, seed, seconds, weights)
 
 
 def diagnose_draws(
@@ -82,18 +104,64 @@ def diagnose_draws(
     num_entries: int = 200,
     seed: int = 0,
     seconds: float | None = None,
+    weights: Weights = None,
 ) -> Diagnosis:
     """`diagnose` of a container whose draws were checked before."""
-    found = invariants(idata, draws, num_entries, seed)
+    means = chain_expected(idata, draws)
+    found = invariants(idata, draws, num_entries, seed, means)
     table = _table(found)
     seconds = _check_seconds(idata, seconds)
     if seconds is not None:
         table["ess_per_second"] = table["ess_bulk"] / seconds
     aligned = idata if "found" in group(idata, "alignment") else align_draws(idata, draws)
-    components = _components(aligned)
+    error = standard_error(idata, draws, means, seed)
     trapped = words.find_trapped(found, draws.chains)
-    verdict, converged = words.verdict(table, components, trapped, *draws.per_chain)
-    return Diagnosis(table, verdict, converged, components, [*trapped], _quantities(found, draws))
+    evidence = words.Evidence(
+        table=table,
+        components=_components(aligned),
+        trapped=trapped,
+        effect=_effect([*trapped], draws, means, weights),
+        error=error,
+        modes=find_modes(draws, means, weights, seed),
+        affected=_most_affected(error, draws),
+        chains=draws.per_chain[0],
+        draws=draws.per_chain[1],
+    )
+    level, verdict = words.verdict(evidence)
+    return Diagnosis(
+        table=table,
+        verdict=verdict,
+        converged=level == "settled",
+        components=evidence.components,
+        trapped=[*trapped],
+        quantities=_quantities(found, draws),
+        level=level,
+        standard_error=error,
+        modes=evidence.modes,
+    )
+
+
+def _effect(
+    trapped: list[Hashable],
+    draws: Draws,
+    means: Float[np.ndarray, "C F N"],
+    weights: Weights,
+) -> str:
+    """In words, by how much the probabilities change without these chains."""
+    if not trapped:
+        return ""
+    out = np.array([chain in trapped for chain in draws.chains])
+    change = np.abs(means.mean(0, dtype=float) - means[~out].mean(0, dtype=float)).mean()
+    weight = None if weights is None else float(check_weights(weights, len(out))[out].sum())
+    return words.trapped_effect(len(trapped), float(change), weight)
+
+
+def _most_affected(error: StandardError, draws: Draws) -> list[Hashable]:
+    """Labels of the rows whose probabilities are known least well."""
+    if not error.is_known:
+        return []
+    rows = np.argsort(-error.cells.mean(1), kind="stable")[:_ROWS_NAMED]
+    return [draws.rows[f] for f in rows]
 
 
 def _check_seconds(idata: Container, seconds: float | None) -> float | None:
@@ -133,19 +201,20 @@ def _row(values: Real[np.ndarray, "chain draw"]) -> dict[str, float]:
 
 
 def _components(aligned: Container) -> pd.DataFrame:
-    """Agreement scores of the components in use, with R-hat and ESS.
+    """Agreement scores of the components in use, in how many chains they are found, R-hat and ESS.
 
-    These are the worse ones of w_k and h_k, for each of which the median over its leading entries
-    is taken.
+    A chain finds a component if most of its draws do. R-hat and ESS are the worse ones of w_k and
+    h_k, for each of which the median over its leading entries is taken.
     """
     table = agreement(aligned, MIN_SHARE)
-    posterior = group(aligned, "posterior")
+    posterior, found = group(aligned, "posterior"), group(aligned, "alignment")["found"]
     rows = []
     for k in table.index:
         w = _leading(posterior["W"].sel(component=k), "row")
         h = _leading(posterior["H"].sel(component=k), "column")
         rows.append(pd.DataFrame([_rows(w).median(), _rows(h).median()]).agg(_WORST))
     columns = ["r_hat", "ess_bulk", "ess_tail"]
+    table["chains"] = (found >= _FOUND).sum("chain").to_series()[table.index]
     table = table.join(pd.DataFrame(rows, index=table.index, columns=columns))
     return table.set_axis([f"component {k}" for k in table.index])
 

@@ -36,8 +36,17 @@ class Invariants(NamedTuple):
     used: Int[np.ndarray, "chain draw"]  # components with at least 1 % of the cells
 
 
-def invariants(idata: Container, draws: Draws, num_entries: int, seed: int) -> Invariants:
-    """Read them from the container, or compute them from its draws."""
+def invariants(
+    idata: Container,
+    draws: Draws,
+    num_entries: int,
+    seed: int,
+    means: Float[np.ndarray, "C F N"],
+) -> Invariants:
+    """Read them from the container, or compute them from its draws.
+
+    `means` are those of the chains, `chain_expected`.
+    """
     V, rng = data_of(idata), np.random.default_rng(seed)
     statistics = group(idata, "sample_stats")
     names = {"lp": "log joint", "num_active": "active components"}
@@ -54,7 +63,7 @@ def invariants(idata: Container, draws: Draws, num_entries: int, seed: int) -> I
     return Invariants(
         scalars=scalars,
         random_entries=_entries(draws, cells),
-        worst_entries=_entries(draws, _where_chains_differ(draws, num_worst)),
+        worst_entries=_entries(draws, _where_chains_differ(draws, means, num_worst)),
         used=(share >= MIN_SHARE).sum(1).reshape(draws.per_chain),
     )
 
@@ -76,12 +85,14 @@ def _entries(
     return np.stack(entries, axis=-1).reshape(*draws.per_chain, len(cells))
 
 
-def _where_chains_differ(draws: Draws, number: int) -> Int[np.ndarray, " entry"]:
+def _where_chains_differ(
+    draws: Draws, means: Float[np.ndarray, "C F N"], number: int
+) -> Int[np.ndarray, " entry"]:
     """Cells with the largest spread of the chains' means of W H; one chain is cut into halves."""
-    chains, num_draws = draws.per_chain
-    parts = np.array_split(np.arange(chains * num_draws), max(chains, 2))
-    means = [mean_of_products(draws.W[s], draws.H[s]) for s in parts if len(s)]
-    spread = np.ptp(np.stack(means), axis=0)
+    if len(means) < 2:
+        halves = [half for half in np.array_split(np.arange(len(draws.W)), 2) if len(half)]
+        means = np.stack([mean_of_products(draws.W[s], draws.H[s]) for s in halves])
+    spread = np.ptp(means, axis=0)
     # In units of a probability's own scale: 0.01 is much at 0.001 and little at 0.5.
     p = np.clip(np.mean(means, axis=0), 1e-6, 1 - 1e-6)
     return np.argsort(-(spread / np.sqrt(p * (1 - p))).ravel(), kind="stable")[:number]

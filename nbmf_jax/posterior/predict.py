@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 from jax import lax
-from jaxtyping import Array, Float, Integer
+from jaxtyping import Array, Float, Int, Integer
 
 from nbmf_jax.data.checks import check_count
 from nbmf_jax.inference import assignments
@@ -31,7 +31,12 @@ from nbmf_jax.posterior.restore import data_of, model_of
 from nbmf_jax.posterior.sources import FactorPosterior
 
 __all__ = [
+    "FEW_CELLS",
     "Prediction",
+    "chain_expected",
+    "chain_expected_at",
+    "chain_products",
+    "chain_products_at",
     "check_interval",
     "expected_of",
     "intervals_of",
@@ -39,6 +44,7 @@ __all__ = [
     "predict",
 ]
 
+FEW_CELLS = 500  # more are faster by matrix products over the whole matrix
 _BLOCK_BYTES = 64 * 2**20  # of draws of cells held at once for quantiles
 _DRAWS_AT_ONCE = 16  # factors put side by side, so that a mean is a few large matrix products
 
@@ -128,6 +134,46 @@ def expected_of(idata: Container, draws: Draws) -> Float[np.ndarray, "F N"]:
         labels = labels.reshape(-1, *labels.shape[2:])
         return np.asarray(_rao_blackwell(model, jnp.asarray(V, jnp.result_type(float)), labels))
     return mean_of_products(draws.W, draws.H)
+
+
+def chain_expected(idata: Container, draws: Draws) -> Float[np.ndarray, "C F N"]:
+    """Each chain's own mean of W H.
+
+    A runner may have kept them over all its steps and given the labels (group `chain_means`);
+    otherwise they are the means of the draws.
+    """
+    kept = group(idata, "chain_means").get("expected")
+    if kept is None:
+        return chain_products(draws)
+    return np.asarray(kept.transpose("chain", "row", "column"))
+
+
+def chain_expected_at(
+    idata: Container, draws: Draws, f: Int[np.ndarray, " cells"], n: Int[np.ndarray, " cells"]
+) -> Float[np.ndarray, "C cells"]:
+    """`chain_expected` of some cells."""
+    if "expected" in group(idata, "chain_means"):
+        return chain_expected(idata, draws)[:, f, n]
+    return chain_products_at(draws, f, n)
+
+
+def chain_products(draws: Draws) -> Float[np.ndarray, "C F N"]:
+    """Each chain's mean of W H over its draws."""
+    parts = np.split(np.arange(len(draws.W)), len(draws.chains))
+    return np.stack([mean_of_products(draws.W[s], draws.H[s]) for s in parts])
+
+
+def chain_products_at(
+    draws: Draws, f: Int[np.ndarray, " cells"], n: Int[np.ndarray, " cells"]
+) -> Float[np.ndarray, "C cells"]:
+    """`chain_products` of some cells; if they are few, without the others."""
+    if len(f) > FEW_CELLS:
+        return chain_products(draws)[:, f, n]
+    out = np.empty((len(draws.chains), len(f)))
+    for i, (row, column) in enumerate(zip(f, n, strict=True)):
+        p = np.einsum("sk,sk->s", draws.W[:, row], draws.H[:, :, column])
+        out[:, i] = p.reshape(len(out), -1).mean(1, dtype=float)
+    return out
 
 
 def mean_of_products(

@@ -1,4 +1,14 @@
-"""Whether to trust a run, in words: the verdict on R-hat, effective draws and trapped chains."""
+"""What a run can be used for, in words: a level, and sentences that begin with what to do.
+
+    settled  the chains agree (R-hat) and have enough effective draws: everything can be used
+    usable   they do not, but their means over all chains are known well enough, which is measured
+             by how far chains differ: probabilities can be used, intervals and components with care
+    rough    another run would change some probabilities by much
+    unknown  one chain, or too few draws to compare chains
+
+The chains of a posterior with many modes never agree by R-hat; probabilities that are means over
+many chains may be good for all that, and their standard errors say how good.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +19,36 @@ import numpy as np
 import pandas as pd
 
 from nbmf_jax.posterior.invariants import Invariants
+from nbmf_jax.posterior.modes import mode_words
+from nbmf_jax.posterior.standard_error import StandardError, probability
 
-__all__ = ["find_trapped", "verdict"]
+__all__ = ["LEVELS", "Evidence", "component_words", "find_trapped", "trapped_effect", "verdict"]
 
+LEVELS = ("settled", "usable", "rough", "unknown")
 MAX_R_HAT = 1.01  # Vehtari et al. 2021
 MAX_R_HAT_OF_WORST = 1.05  # for quantities that were chosen because their R-hat is large
 NEARLY = 0.02  # R-hat above its limit by no more than this may be chance
 MIN_ESS_PER_CHAIN = 100
+MIN_ESS = 400  # in all, however many chains there are (Vehtari et al. 2021)
 _MAX_LISTED = 10
+_MAX_DESCRIBED = 3
 _CHOSEN = ("W H, worst entry", "W H, where chains differ")
+_STABLE = 0.9  # mean cosine similarity of a component's draws with their average
+_LONGER = "run longer (max_seconds, --max-time) or more chains (n_chains, --chains)"
+
+
+class Evidence(NamedTuple):
+    """What a verdict is based on."""
+
+    table: pd.DataFrame  # r_hat, ess_bulk and ess_tail of invariant quantities
+    components: pd.DataFrame  # of the aligned components
+    trapped: dict[Hashable, str]  # descriptions of chains in a worse mode
+    effect: str  # of the trapped chains on the probabilities
+    error: StandardError
+    modes: pd.DataFrame
+    affected: list[Hashable]  # labels of the rows with the largest standard errors
+    chains: int
+    draws: int  # of a chain
 
 
 def find_trapped(found: Invariants, chains: Sequence[Hashable]) -> dict[Hashable, str]:
@@ -56,26 +87,33 @@ def disagreeing(components: pd.DataFrame) -> list[str]:
     return [str(name).removeprefix("component ") for name in components.index[missed | differs]]
 
 
-def verdict(
-    table: pd.DataFrame,
-    components: pd.DataFrame,
-    trapped: dict[Hashable, str],
-    chains: int,
-    draws: int,
-) -> tuple[str, bool]:
-    """Whether to trust the run, and why."""
-    if chains < 2:
-        return "One chain only: R-hat cannot be computed. Run at least two, better four.", False
-    if not np.isfinite(table.to_numpy()).all():
-        return f"Too few draws to judge ({draws} a chain). Run longer.", False
-    if trapped:
-        return _trapped(trapped), False
-    worst, differ = _worst(table), disagreeing(components)
-    if worst.excess > NEARLY or (worst.excess > 0 and differ):
-        return _apart(worst, differ, len(components)), False
-    if worst.excess > 0:
-        return _nearly(worst), False
-    return _agree(table, chains) + _but_divided(differ, len(components)), True
+def component_words(components: pd.DataFrame, chains: int) -> dict[str, str]:
+    """How often and how stably each component was found: "in 14 of 16 chains, stability 0.93"."""
+    return {
+        str(name): f"in {line.chains:.0f} of {chains} chains, stability {line.stability:.2f}"
+        for name, line in components.iterrows()
+    }
+
+
+def verdict(found: Evidence) -> tuple[str, str]:
+    """Level of a run, and what it can be used for, and why."""
+    if found.chains < 2:
+        return "unknown", _one_chain(found.error)
+    if not np.isfinite(found.table.to_numpy()).all():
+        why = f"Too few draws to judge ({found.draws} a chain)."
+        return "unknown", f"Run longer before using anything. {why}"
+    worst, differ = _worst(found.table), disagreeing(found.components)
+    few = _few_draws(found.table, found.chains)
+    if not found.trapped and worst.excess <= 0 and not few:
+        return "settled", _settled(found, differ)
+    sentences = [
+        _use(found),
+        _trapped(found),
+        _over_modes(found.modes),
+        _chains(worst, differ, few, len(found.modes)),
+        _components(worst, differ, found),
+    ]
+    return "rough" if found.error.is_rough else "usable", " ".join(filter(None, sentences))
 
 
 class _Worst(NamedTuple):
@@ -95,55 +133,105 @@ def _worst(table: pd.DataFrame) -> _Worst:
     return _Worst(name, table["r_hat"][name], limits[name], excess.max())
 
 
-def _agree(table: pd.DataFrame, chains: int) -> str:
-    fewest, enough = table["ess_bulk"].min(), MIN_ESS_PER_CHAIN * chains
+def _few_draws(table: pd.DataFrame, chains: int) -> str:
+    """Which quantity has too few effective draws, or nothing."""
+    fewest, enough = table["ess_bulk"].min(), min(MIN_ESS_PER_CHAIN * chains, MIN_ESS)
     if fewest >= enough:
-        return "The chains agree and have enough effective draws."
-    return (
-        f"The chains agree, but {table['ess_bulk'].idxmin()} has only {fewest:.0f} effective "
-        f"draws (want {enough}): means are usable, intervals are rough."
-    )
-
-
-def _but_divided(differ: list[str], total: int) -> str:
-    if not differ:
         return ""
+    return f"{table['ess_bulk'].idxmin()} has only {fewest:.0f} effective draws (want {enough})"
+
+
+def _one_chain(error: StandardError) -> str:
+    first = "Run at least two chains, better four, before relying on this one. "
+    return f"{first}One chain only: R-hat cannot be computed, and {error.words}."
+
+
+def _settled(found: Evidence, differ: list[str]) -> str:
+    what = "the probabilities and their intervals" + ("" if differ else ", and the components")
+    text = f"Use {what}: the chains agree and have enough effective draws; {found.error.words}."
+    if not differ:
+        return text
     return (
-        f" They agree on the probabilities W H, but not on how these divide into components "
-        f"({_list(differ, total)}): predict from this run, and read those components with care."
+        f"{text} Interpret components with care: the chains agree on the probabilities W H, but "
+        f"not on how these divide into components ({_list(differ, len(found.components))})."
     )
 
 
-def _trapped(trapped: dict[Hashable, str]) -> str:
-    several = len(trapped) > 1
-    names = ", ".join(str(chain) for chain in trapped)
+def _use(found: Evidence) -> str:
+    """The first sentence: what the probabilities are good for."""
+    if not found.error.is_rough:
+        return f"Use the probabilities, which are means over all chains: {found.error.words}."
+    rows = ", ".join(map(str, found.affected))
+    where = f", most in rows {rows}" if found.affected else ""
     return (
-        f"Do not trust this run: {'chains' if several else 'chain'} {names} "
-        f"{'are' if several else 'is'} trapped in a worse mode than the best chain: "
-        f"{'; '.join(trapped.values())}. Leave {'them' if several else 'it'} out "
-        f"(idata.sel(chain=[...])), or start all chains from cvb0."
+        f"Use the probabilities as a first impression, and {_LONGER} before relying on single "
+        f"cells: {found.error.words}{where}."
     )
 
 
-def _nearly(worst: _Worst) -> str:
+def _trapped(found: Evidence) -> str:
+    """Which chains are in a worse mode, and whether to leave them out: not most of them."""
+    names, number = [str(chain) for chain in found.trapped], len(found.trapped)
+    if not names:
+        return ""
+    who = f"{'chains' if number > 1 else 'chain'} {_shown(names, _MAX_LISTED)}"
+    few = 2 * number < found.chains or found.chains == 2
+    advice = f"Leave {who} out (idata.sel(chain=[...]))" if few else "Run more chains"
+    described = _shown([*found.trapped.values()], _MAX_DESCRIBED, "; ")
     return (
-        f"The chains nearly agree (R-hat {worst.r_hat:.3f} for {worst.name}, should be below "
-        f"{worst.limit}): means are usable; run longer (more warm-up and samples) before relying "
-        f"on intervals."
-    )
+        f"{advice}, or start all chains from cvb0: {who} {'are' if number > 1 else 'is'} trapped "
+        f"in a worse mode than the best chain: {described}. {found.effect}"
+    ).rstrip()
 
 
-def _apart(worst: _Worst, differ: list[str], total: int) -> str:
-    components = f" They differ on {_list(differ, total)}." if differ else ""
-    return (
-        f"Do not trust this run yet: the chains disagree (R-hat {worst.r_hat:.3f} for "
-        f"{worst.name}, should be below {worst.limit}).{components} Run longer or start from "
-        f"cvb0; if that does not help, the posterior has several modes and the chains sit in "
-        f"different ones."
-    )
+def trapped_effect(number: int, change: float, weight: float | None) -> str:
+    """What chains in a worse mode do to the probabilities, and what they weigh if that is known."""
+    them, they = ("them", "they weigh") if number > 1 else ("it", "it weighs")
+    weighs = "" if weight is None else f"; {they} {weight:.3f} of 1 by leave-one-out"
+    return f"Leaving {them} out changes a cell by {probability(change)} on average{weighs}."
+
+
+def _over_modes(modes: pd.DataFrame) -> str:
+    where = mode_words(modes)
+    return f"Read the probabilities as averages over {where}." if where else ""
+
+
+def _chains(worst: _Worst, differ: list[str], few: str, modes: int) -> str:
+    """What to think of the intervals, by R-hat and effective draws."""
+    if worst.excess <= 0:
+        return f"Take intervals as rough: the chains agree, but {few}." if few else ""
+    r_hat = f"(R-hat {worst.r_hat:.3f} for {worst.name}, should be below {worst.limit})"
+    if worst.excess <= NEARLY and not differ:
+        return f"Run longer before relying on intervals: the chains nearly agree {r_hat}."
+    more = "" if modes > 1 else "; if running longer does not help, there may be several modes"
+    return f"Read the intervals as provisional: the chains disagree {r_hat}{more}."
+
+
+def _components(worst: _Worst, differ: list[str], found: Evidence) -> str:
+    total = len(found.components)
+    if differ:
+        text = f"Interpret components with care: the chains differ on {_list(differ, total)}"
+        return f"{text}{_steady(found)}."
+    if worst.excess > NEARLY and total:
+        return "Use the components: all chains find them, and find them alike."
+    return ""
+
+
+def _steady(found: Evidence) -> str:
+    """Components that are much the same in every chain, whatever their R-hat."""
+    table = found.components
+    steady = (table["chains"] == found.chains) & (table["stability"] >= _STABLE)
+    names = [str(name).removeprefix("component ") for name in table.index[steady]]
+    if not names:
+        return ""
+    shown = _shown(names, _MAX_LISTED)
+    return f"; found in all chains with a stability of at least {_STABLE}: {shown}"
 
 
 def _list(names: list[str], total: int) -> str:
-    shown = ", ".join(names[:_MAX_LISTED])
-    more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
-    return f"{len(names)} of {_count(total)}: {shown}{more}"
+    return f"{len(names)} of {_count(total)}: {_shown(names, _MAX_LISTED)}"
+
+
+def _shown(names: list[str], most: int, separator: str = ", ") -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return separator.join(names[:most]) + more

@@ -41,6 +41,7 @@ class Component(NamedTuple):
     share: float
     lower: float
     upper: float
+    found: str  # in how many chains, and how stably; empty where there are no chains
     rows: list[Entry]
     columns: list[Entry]
 
@@ -64,10 +65,13 @@ def factor_table(view: View, factor: str) -> pd.DataFrame:
 
 
 def expected_table(view: View) -> pd.DataFrame:
-    """One line a cell: row, column, observed (empty for a blank), mean, lower, upper."""
+    """One line a cell: row, column, observed (empty for a blank), and its probability of a one.
+
+    That is its mean, lower and upper, the ends of its interval, and the mean's standard_error.
+    """
     F, N = view.data.shape
     parts = {"observed": view.data.values, "mean": view.expected}
-    parts |= {"lower": view.lower, "upper": view.upper}
+    parts |= {"lower": view.lower, "upper": view.upper, "standard_error": view.standard_error}
     table = {
         view.data.row_name: np.repeat(np.asarray(view.data.row_labels, object), N),
         view.data.column_name: np.tile(np.asarray(view.data.column_labels, object), F),
@@ -110,12 +114,15 @@ def component_list(view: View, top: int = 6) -> list[Component]:
     over_rows = view.expected.mean(axis=1)
     over_columns = view.expected.mean(axis=0)
     low, high = np.quantile(view.shares, _ENDS, axis=0)
+    diagnosis = view.estimator.diagnosis_
+    found = {} if diagnosis is None else diagnosis.component_words()
     return [
         Component(
             number=int(k),
             share=float(view.shares[:, k].mean()),
             lower=float(low[k]),
             upper=float(high[k]),
+            found=found.get(f"component {k}", ""),
             rows=_leading(view.W.iloc[:, k], None if view.draws.simplex.W else over_rows, top),
             columns=_leading(view.H.iloc[k], None if view.draws.simplex.H else over_columns, top),
         )

@@ -36,6 +36,7 @@ class View(NamedTuple):
     expected: pd.DataFrame  # (F, N)
     lower: pd.DataFrame | None  # (F, N); None for a point estimate
     upper: pd.DataFrame | None
+    standard_error: pd.DataFrame  # (F, N), NaN where it is not known
     shares: Float[np.ndarray, "S K"]
     used: Int[np.ndarray, " U"]  # numbers of the components with at least 1 % of the observed cells
 
@@ -58,6 +59,7 @@ def view_of(estimator: NBMF) -> View:
         expected=cells(np.asarray(estimator.expected_)),
         lower=ends[0],
         upper=ends[1],
+        standard_error=cells(np.asarray(estimator.standard_error_)),
         shares=shares,
         used=np.flatnonzero(shares.mean(0) >= MIN_SHARE),
     )

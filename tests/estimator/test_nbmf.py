@@ -203,6 +203,17 @@ def test_which_rows_are_seen():
 # --- the posterior
 
 
+def test_standard_errors(fitted, blocks):
+    errors = fitted.standard_error_
+    assert errors.index.equals(blocks.index) and errors.columns.equals(blocks.columns)
+    W, H = (np.asarray(fitted.idata_.posterior[name], float) for name in "WH")
+    a, b = np.einsum("cdfk,cdkn->cfn", W, H) / W.shape[1]
+    # Two chains: 13.97 is Student's quantile with one degree of freedom at Phi(2).
+    np.testing.assert_allclose(errors, np.abs(a - b) / 2 * 13.968 / 2, rtol=1e-3)
+    found = fitted.predict_cells("all")["standard_error"]
+    np.testing.assert_allclose(found, errors.to_numpy().ravel(), atol=1e-5)  # draws are float32
+
+
 def test_predict_cells(fitted, blocks):
     blanks = fitted.predict_cells(interval=0.8)
     where = [*zip(*np.nonzero(blocks.isna().to_numpy()), strict=True)]

@@ -40,7 +40,12 @@ def good():
 def test_a_good_run(good):
     diagnosis = nbmf.diagnose(good)
     assert diagnosis.converged and diagnosis.trapped == []
-    assert diagnosis.verdict == "The chains agree and have enough effective draws."
+    assert diagnosis.level == "settled"
+    assert diagnosis.verdict.startswith(
+        "Use the probabilities and their intervals, and the components: the chains agree and have "
+        "enough effective draws; another run with another seed would change a typical cell's "
+    )
+    assert len(diagnosis.modes) == 1 and not diagnosis.standard_error.is_rough
     assert list(diagnosis.table.index) == [
         "log joint",
         "log-likelihood",
@@ -59,7 +64,8 @@ def test_a_run_that_is_nearly_good():
     diagnosis = nbmf.diagnose(idata)
     assert 1.01 < diagnosis.table.loc["log joint", "r_hat"] < 1.03
     assert not diagnosis.converged
-    assert diagnosis.verdict.startswith("The chains nearly agree (R-hat 1.0")
+    assert diagnosis.level == "usable" and diagnosis.verdict.startswith("Use the probabilities")
+    assert "before relying on intervals: the chains nearly agree (R-hat 1.0" in diagnosis.verdict
 
 
 def test_the_numbers_are_arviz_own(good):
@@ -99,6 +105,60 @@ def test_a_trapped_chain_is_named():
     assert diagnosis.trapped == [2] and not diagnosis.converged
     assert "chain 2 is trapped in a worse mode" in diagnosis.verdict
 
+    assert diagnosis.verdict.startswith(
+        "Use the probabilities as a first impression, and run longer"
+    )
+    assert diagnosis.level == "rough" and ", most in rows " in diagnosis.verdict
+    assert "Leave chain 2 out (idata.sel(chain=[...]))" in diagnosis.verdict
+    assert "Leaving it out changes a cell by 0." in diagnosis.verdict
+    assert "averages over 2 modes, in which 3 and 1 of 4 chains sit" in diagnosis.verdict
+
+
+def test_trapped_chains_weigh_what_they_are_given():
+    idata = independent_draws(H_of_chain={2: np.full((2, 10), 0.5)}, F=60, N=10)
+    diagnosis = nbmf.diagnose(idata, weights=[0.5, 0.3, 0.0, 0.2])
+    assert "it weighs 0.000 of 1 by leave-one-out" in diagnosis.verdict
+    np.testing.assert_allclose(diagnosis.modes["weight"], [1, 0])
+    with pytest.raises(ValueError, match="weights must be 4 numbers"):
+        nbmf.diagnose(idata, weights=[0.5, 0.5])
+
+
+def test_most_chains_are_not_left_out():
+    worse = np.full((2, 10), 0.5)
+    diagnosis = nbmf.diagnose(independent_draws(H_of_chain=dict.fromkeys((1, 2, 3), worse), F=60))
+    assert diagnosis.trapped == [1, 2, 3] and "Leave chain" not in diagnosis.verdict
+    advice = "Run more chains, or start all chains from cvb0: chains 1, 2, 3 are trapped"
+    assert advice in diagnosis.verdict
+
+
+def test_many_modes_can_be_used():
+    """Sixteen chains, each in a place of its own, but close: probabilities are known well."""
+    rng = np.random.default_rng(0)
+    H = np.stack([np.linspace(0.1, 0.9, 10), np.linspace(0.9, 0.1, 10)])
+    own = {c: np.clip(H + rng.normal(0, 0.06, H.shape), 0.05, 0.95) for c in range(16)}
+    diagnosis = nbmf.diagnose(independent_draws(16, 64, F=40, H_of_chain=own))
+    assert diagnosis.level == "usable" and not diagnosis.converged, diagnosis.verdict
+    assert diagnosis.verdict.startswith("Use the probabilities, which are means over all chains: ")
+    assert "the chains disagree (R-hat" in diagnosis.verdict
+    steady = "; found in all chains with a stability of at least 0.9: 0, 1"
+    assert steady in diagnosis.verdict
+    assert diagnosis.standard_error.typical_change < 0.02
+
+
+def test_components_are_told_how_often_they_were_found(good):
+    diagnosis = nbmf.diagnose(good)
+    assert list(diagnosis.components["chains"]) == [4, 4]
+    assert diagnosis.component_words()["component 1"].startswith("in 4 of 4 chains, stability 0.9")
+
+
+def test_effective_draws_that_are_needed():
+    """A hundred for each chain, but no more than four hundred in all."""
+    few = nbmf.diagnose(independent_draws(2, 80))
+    assert few.level == "usable" and "effective draws (want 200)" in few.verdict
+    many = nbmf.diagnose(independent_draws(16, 64))
+    assert many.table["ess_bulk"].min() < 1600
+    assert many.level == "settled" and many.converged, many.verdict
+
 
 def test_large_matrices_are_judged_by_some_rows(good, monkeypatch):
     module = importlib.import_module("nbmf_jax.posterior.invariants")
@@ -113,7 +173,8 @@ def test_chains_that_disagree_on_a_component():
     diagnosis = nbmf.diagnose(independent_draws(H_of_chain={1: other}))
     assert not diagnosis.converged and diagnosis.trapped == []
     assert "the chains disagree" in diagnosis.verdict
-    assert "They differ on 1 of 2 components" in diagnosis.verdict
+    assert "the chains differ on 1 of 2 components: " in diagnosis.verdict
+    assert diagnosis.level == "usable" and diagnosis.verdict.startswith("Use the probabilities")
     assert diagnosis.components["r_hat"].max() > 1.05
 
 
@@ -127,6 +188,7 @@ def test_sees_a_log_joint_that_disagrees(good):
 def test_one_chain_is_no_crash(good):
     diagnosis = nbmf.diagnose(good.sel(chain=[2]))
     assert not diagnosis.converged and "One chain only" in diagnosis.verdict
+    assert diagnosis.level == "unknown" and "as far as one chain can tell" in diagnosis.verdict
     assert diagnosis.table["r_hat"].isna().all() and diagnosis.table["ess_bulk"].notna().all()
 
 
@@ -134,6 +196,7 @@ def test_one_chain_is_no_crash(good):
 def test_very_few_draws_are_no_crash(good, num_draws):
     diagnosis = nbmf.diagnose(good.isel(draw=slice(num_draws)))
     assert not diagnosis.converged and "Too few draws" in diagnosis.verdict
+    assert diagnosis.level == "unknown" and len(diagnosis.modes) == 0
 
 
 def test_without_data_and_statistics():

@@ -56,7 +56,10 @@ def test_factors_have_means_and_intervals(folder, fitted, view):
 
 def test_expected_has_one_line_a_cell(folder, fitted, blocks):
     table = pd.read_csv(folder / "expected.csv")
-    assert list(table.columns) == ["animal", "trait", "observed", "mean", "lower", "upper"]
+    columns = ["animal", "trait", "observed", "mean", "lower", "upper", "standard_error"]
+    assert list(table.columns) == columns
+    errors = fitted.standard_error_.to_numpy().ravel()
+    np.testing.assert_allclose(table["standard_error"], errors, rtol=1e-4)
     wide = table.pivot(index="animal", columns="trait", values="mean")
     np.testing.assert_allclose(wide.loc[blocks.index, blocks.columns], fitted.expected_, rtol=1e-4)
     observed = table.pivot(index="animal", columns="trait", values="observed")
@@ -126,6 +129,7 @@ def test_fits_without_chains(blocks, tmp_path, method):
     assert len(pd.read_csv(tmp_path / "diagnostics.csv")) == fit.n_iter_
     expected = pd.read_csv(tmp_path / "expected.csv")
     assert expected["lower"].isna().all() == (method == "em")
+    assert expected["standard_error"].isna().all()
 
 
 # --- the page
