@@ -12,13 +12,13 @@ from scipy.special import ndtri
 from scipy.stats import rankdata
 
 from nbmf_jax.inference.posterior_draws import PosteriorDraws
+from nbmf_jax.posterior.standard_error import changes
+from nbmf_jax.posterior.verdict import MAX_R_HAT, MAX_R_HAT_OF_WORST
 
 __all__ = ["split_r_hat", "still_apart"]
 
-MAX_CHANGE = 0.004  # of a cell's probability by another run, on average over cells
+MAX_CHANGE = 0.004  # of a typical cell's probability by another run
 MAX_LARGE_CHANGE = 0.03  # in one cell of a hundred
-MAX_R_HAT = 1.01  # Vehtari et al. 2021
-MAX_R_HAT_OF_WORST = 1.05  # of the worst of many entries of W H
 _ENTRIES = 200
 
 
@@ -26,23 +26,16 @@ def still_apart(draws: PosteriorDraws) -> str:
     """What has not settled, in a few words; nothing where everything has."""
     if len(draws.samples["W"]) < 2:
         return "a single chain cannot be compared"
-    mean, large = changes(draws.chain_means["expected"])
+    typical, large = changes(draws.chain_means["expected"])
     r_hat = float(split_r_hat(draws.statistics["lp"]))
     worst = float(split_r_hat(_entries(draws)).max())
     found = {
-        f"cells by {mean:.3f}": mean > MAX_CHANGE,
+        f"cells by {typical:.3f}": typical > MAX_CHANGE,
         f"some cells by {large:.2f}": large > MAX_LARGE_CHANGE,
         f"log joint (R-hat {r_hat:.2f})": r_hat > MAX_R_HAT,
         f"W H (R-hat {worst:.2f})": worst > MAX_R_HAT_OF_WORST,
     }
     return ", ".join(words for words, is_apart in found.items() if is_apart)
-
-
-def changes(chain_means: Float[np.ndarray, "chain F N"]) -> tuple[float, float]:
-    """By how much another run would change a cell: on average, and in one of a hundred."""
-    difference = chain_means.std(0, ddof=1) * np.sqrt(2 / len(chain_means))
-    # Of a normal difference: mean of its size, and the size that 1 % of all cells exceed.
-    return 0.8 * float(difference.mean()), float(np.quantile(difference, 0.99))
 
 
 def _entries(draws: PosteriorDraws) -> Float[np.ndarray, "chain draw entry"]:

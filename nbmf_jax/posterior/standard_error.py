@@ -38,7 +38,7 @@ from nbmf_jax.posterior.predict import (
     chain_products_at,
 )
 
-__all__ = ["StandardError", "standard_error", "standard_error_at", "standard_errors"]
+__all__ = ["StandardError", "changes", "standard_error", "standard_error_at", "standard_errors"]
 
 _MAX_TYPICAL, _MAX_HIGH = 0.02, 0.1  # changes above these make a result rough
 _NUM_BATCHES = 8  # of the draws of a single chain
@@ -113,7 +113,7 @@ def standard_error(
     elif means is None:
         means = chain_expected(idata, draws)
     cells = standard_errors(means)
-    typical, high = _changes(means.reshape(len(means), -1), np.random.default_rng(seed))
+    typical, high = changes(means, seed)
     return StandardError(
         cells=cells,
         median=float(np.median(cells)),
@@ -160,8 +160,9 @@ def _batches(idata: Container, draws: Draws) -> Draws | None:
     return draws._replace(W=W, H=H, chains=[*range(number)])
 
 
-def _changes(means: Float[np.ndarray, "C cells"], rng: np.random.Generator) -> tuple[float, float]:
+def changes(means: Float[np.ndarray, "C F N"], seed: int = 0) -> tuple[float, float]:
     """Median and 99th percentile over cells of |difference of two runs|, from this one's halves."""
+    rng, means = np.random.default_rng(seed), means.reshape(len(means), -1)
     C, num_cells = means.shape
     if C < 2:
         return np.nan, np.nan

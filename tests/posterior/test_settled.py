@@ -1,0 +1,50 @@
+"""What a run in rounds asks after every round."""
+
+import arviz as az
+import numpy as np
+import pytest
+
+from nbmf_jax.inference.posterior_draws import PosteriorDraws
+from nbmf_jax.posterior.settled import split_r_hat, still_apart
+
+C, D, F, N, K = 8, 40, 12, 10, 3
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+def draws_of(rng, spread=0.0, of_cells=0.0, chains=C):
+    """Chains whose W differ by `spread`, log joints too, and whose means differ by `of_cells`."""
+    level = 0.5 + spread * rng.normal(size=(chains, 1, 1, 1))
+    W = np.clip(level + 0.05 * rng.normal(size=(chains, D, F, K)), 0.01, 0.99)
+    H = rng.uniform(0.2, 0.4, size=(chains, D, K, N))
+    means = 0.4 + of_cells * rng.normal(size=(chains, F, N))
+    lp = rng.normal(size=(chains, D)) + 100 * spread * rng.normal(size=(chains, 1))
+    return PosteriorDraws({"W": W, "H": H}, {"lp": lp}, None, chain_means={"expected": means})
+
+
+@pytest.mark.parametrize("shape", [(4, 50), (16, 64), (3, 21)])
+def test_r_hat_is_that_of_arviz(rng, shape):
+    values = rng.normal(size=(*shape, 5)) + rng.normal(size=(shape[0], 1, 5)) * np.arange(5)
+    values[..., 4] = values[..., 4] ** 3  # heavy tails
+    theirs = [float(az.rhat(values[..., i])) for i in range(5)]
+    np.testing.assert_allclose(split_r_hat(values), theirs, rtol=1e-6)
+
+
+def test_a_constant_has_settled():
+    assert split_r_hat(np.ones((4, 20, 2))).tolist() == pytest.approx([1, 1], abs=0.06)
+    assert (split_r_hat(np.ones((4, 20, 2))) <= 1).all()
+
+
+def test_chains_that_agree_have_settled(rng):
+    assert still_apart(draws_of(rng)) == ""
+
+
+def test_what_is_apart_is_named(rng):
+    words = still_apart(draws_of(rng, spread=0.2))
+    assert "log joint (R-hat" in words and "W H (R-hat" in words and "cells" not in words
+    words = still_apart(draws_of(rng, of_cells=0.1))
+    assert words.startswith("cells by 0.0") and "some cells by 0.1" in words
+    assert "single chain" in still_apart(draws_of(rng, chains=1))
