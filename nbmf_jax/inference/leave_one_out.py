@@ -15,7 +15,7 @@ from nbmf_jax.inference.cells.protocol import predictive_of
 from nbmf_jax.inference.types import Matrix
 from nbmf_jax.models.base import FactorModel
 
-__all__ = ["LeaveOneOut", "leave_one_out"]
+__all__ = ["ReciprocalMean", "leave_one_out"]
 
 
 def leave_one_out(model: FactorModel, V: Matrix, assigned: Assigned) -> Float[Array, "F N"]:
@@ -29,11 +29,11 @@ def leave_one_out(model: FactorModel, V: Matrix, assigned: Assigned) -> Float[Ar
     return jnp.where(jnp.isnan(V), jnp.nan, jnp.log(upright.orientation.matrix(p)))
 
 
-class LeaveOneOut(NamedTuple):
+class ReciprocalMean(NamedTuple):
     """Mean of 1 / p over the states of a chain so far, kept as its logarithm.
 
     >>> import jax.numpy as jnp
-    >>> mean = LeaveOneOut.empty((1, 2))
+    >>> mean = ReciprocalMean.empty((1, 2))
     >>> for p in (0.5, 0.25):
     ...     mean = mean.add(jnp.log(jnp.full((1, 2), p)))
     >>> jnp.exp(mean.log_p).round(4).tolist()  # 1 / (the mean of 2 and 4)
@@ -44,11 +44,11 @@ class LeaveOneOut(NamedTuple):
     number: Float[Array, ""]  # states so far
 
     @classmethod
-    def empty(cls, shape: tuple[int, ...]) -> LeaveOneOut:
+    def empty(cls, shape: tuple[int, ...]) -> ReciprocalMean:
         """Before the first state; 0 without any meaning."""
         return cls(jnp.zeros(shape), jnp.zeros(()))
 
-    def add(self, log_p: Float[Array, "F N"]) -> LeaveOneOut:
+    def add(self, log_p: Float[Array, "F N"]) -> ReciprocalMean:
         """With one more state, given what `leave_one_out` returns for it.
 
         m + log(1 + (exp(x - m) - 1) / n) is the new log mean of n values, x the newest. As a change
@@ -56,7 +56,7 @@ class LeaveOneOut(NamedTuple):
         """
         number = self.number + 1
         change = jnp.log1p(jnp.expm1(-log_p - self.log_mean) / number)
-        return LeaveOneOut(self.log_mean + change, number)
+        return ReciprocalMean(self.log_mean + change, number)
 
     @property
     def log_p(self) -> Float[Array, "F N"]:

@@ -7,9 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.special import logsumexp
-
-import oracles
 from exact_cases import (
     MODELS,
     NAN,
@@ -22,7 +19,10 @@ from exact_cases import (
     random_matrix,
     random_model,
 )
-from nbmf_jax.inference.leave_one_out import LeaveOneOut, leave_one_out
+from scipy.special import logsumexp
+
+import oracles
+from nbmf_jax.inference.leave_one_out import ReciprocalMean, leave_one_out
 from nbmf_jax.models import BetaDir, DirBeta, DirDir
 
 compute = jax.jit(leave_one_out)
@@ -136,7 +136,7 @@ def test_running_mean_is_the_mean():
     log_p[:, 1, 2] = np.log(1e-30)
     states = jnp.asarray(log_p, jnp.float32)
     mean, _ = jax.jit(
-        lambda x: jax.lax.scan(lambda m, x: (m.add(x), None), LeaveOneOut.empty((2, 3)), x)
+        lambda x: jax.lax.scan(lambda m, x: (m.add(x), None), ReciprocalMean.empty((2, 3)), x)
     )(states)
     exact = np.log(len(log_p)) - logsumexp(-np.asarray(states, float), axis=0)
     np.testing.assert_allclose(mean.log_p, exact, rtol=1e-5)
