@@ -10,9 +10,9 @@ leave-one-out predictive of a fit, without refitting:
 
 since p(Z without z_fn | V) is p(Z without z_fn | V without v_fn) times what is inverted here, over
 p(v_fn | V without v_fn). The same holds with learned hyperparameters beside Z. Importance weights
-of draws of W and H rest on the same identity, with p(v_fn | W, H) in it, which varies far more and
-comes arbitrarily close to 0; here the prior keeps every p above a bound, so that the mean of 1 / p
-has a finite variance.
+of draws of W and H rest on the same identity, with p(v_fn | W, H) in it, which varies more and
+comes arbitrarily close to 0; here a fixed prior keeps every p above a bound, so that the mean of
+1 / p has a finite variance (southern_women, pointwise errors: 0.7 of those of PSIS-LOO).
 
 Here is the order in which cells are visited; what is summed is in the tables of a model.
 """
