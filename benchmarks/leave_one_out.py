@@ -58,7 +58,7 @@ def fixed(model: FactorModel, state: CollapsedGibbsState) -> FactorModel:
 def one_run(
     key: jax.Array, model: FactorModel, V: jax.Array, warmup: int, samples: int
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """One chain: log leave-one-out predictives (F, N) from its labels, and its draws of W and H."""
+    """One chain: log leave-one-out predictives (F, N) from its labels, and its draws."""
     kernel, state = settled(key, model, V, warmup)
 
     def step(carry: tuple, _: None) -> tuple[tuple, dict[str, jax.Array]]:
@@ -66,7 +66,7 @@ def one_run(
         state = kernel.sample(state, (V,), {})
         labels = Assigned(state.assignments, state.counts)
         mean = mean.add(leave_one_out(fixed(model, state), V, labels))
-        return (state, mean), {name: state.z[name] for name in ("W", "H")}
+        return (state, mean), state.z
 
     (_, mean), draws = lax.scan(step, (state, ReciprocalMean.empty(V.shape)), None, samples)
     return mean.log_p, draws
