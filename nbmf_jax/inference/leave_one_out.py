@@ -36,8 +36,8 @@ class ReciprocalMean(NamedTuple):
     >>> mean = ReciprocalMean.empty((1, 2))
     >>> for p in (0.5, 0.25):
     ...     mean = mean.add(jnp.log(jnp.full((1, 2), p)))
-    >>> jnp.exp(mean.log_p).round(4).tolist()  # 1 / (the mean of 2 and 4)
-    [[0.3333, 0.3333]]
+    >>> [f"{p:.4f}" for p in jnp.exp(mean.log_p)[0]]  # 1 / (the mean of 2 and 4)
+    ['0.3333', '0.3333']
     """
 
     log_mean: Float[Array, "F N"]  # log of the mean of 1 / p
