@@ -1,4 +1,4 @@
-"""Which model predicts better? Judged by cells hidden from the fit, or by PSIS-LOO of one fit each.
+"""Which model predicts better? Judged by cells hidden from the fit, or left out of one fit each.
 
 Held out: the same random splits for all candidates, so that differences are paired. The training
 sets of repeated splits overlap, which makes their scores dependent; standard errors carry the
@@ -50,13 +50,14 @@ def compare(
     max_draws: int = 1000,
     **options: Any,
 ) -> Comparison:
-    """Rank models by held-out perplexity over repeated splits, or fits by PSIS-LOO.
+    """Rank models by held-out perplexity over repeated splits, or fits by leave-one-out.
 
     Args:
         candidates: by name, either models (`BetaDir`, `DirBeta`, `DirDir`) or functions
             `fit(key, V)` that return a result, all of which are fitted to the training part of
             each split; or finished fits (InferenceData, MCMC run, estimator, variational
-            posterior) of the same data, which are compared by PSIS-LOO.
+            posterior) of the same data, which are compared by leave-one-out: from the chains if
+            all of them kept what it takes (`chain_means`), otherwise by PSIS-LOO.
         V: the data; needed for models and for fits that do not hold them.
         key: JAX random key of splits and fits; by default `jax.random.key(0)`.
         method: how to fit models: "gibbs" or "cvb0".
@@ -69,7 +70,7 @@ def compare(
     Returns:
         A `Comparison`. Held out: `perplexity` and its standard error `se`, `difference` to the
         best and its paired standard error `se_difference`. LOO: ArviZ's table, with the share of
-        cells whose Pareto k is above 0.7 as `bad_k`.
+        cells whose Pareto k is above 0.7 as `bad_k`, NaN where it is from the chains.
 
     >>> import nbmf_jax as nbmf
     >>> V = nbmf.datasets.load("southern_women")

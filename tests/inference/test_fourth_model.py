@@ -22,6 +22,7 @@ from scipy.special import betaln, logsumexp
 import nbmf_jax as nbmf
 from conftest import MAX_Z
 from nbmf_jax import registry
+from nbmf_jax.inference.cells.protocol import predictive_of
 
 V = np.array([[1, 0, 1], [0, 0, np.nan], [1, 1, 0]])
 LINE = """
@@ -175,6 +176,8 @@ def test_wrong_labels_and_numbers_are_refused_in_its_own_words():
     with pytest.raises(ValueError, match="num_components must be at most 1"):
         registry.find(registry.MODELS["beta-beta"].model)(2)
     mcmc = draws(nbmf.CollapsedGibbs(model()), 5, 5)
+    with pytest.raises(ValueError, match="leaving cells out is not worked out for beta-beta"):
+        predictive_of(model())
     with pytest.raises(ValueError, match="fold_in is not worked out for beta-beta"):
         nbmf.fold_in(mcmc, V[:1])
 

@@ -41,6 +41,12 @@ for model, chains in zip(models, (2, 1, 2, 1, 1, 1, 1, 1)):
     mcmc = MCMC(nbmf.CollapsedGibbs(model, num_sweeps=2), num_warmup=1, num_samples=2,
                 num_chains=chains, chain_method="vectorized", progress_bar=False)
     mcmc.run(key, V)
+from nbmf_jax.inference import assignments, leave_one_out
+for model in models[:4]:
+    labels = assignments.initial_assignments(key, model, jax.numpy.asarray(V))
+    state = assignments.assign(model, jax.numpy.asarray(V), labels)
+    log_p = leave_one_out.leave_one_out(model, jax.numpy.asarray(V), state)
+    leave_one_out.ReciprocalMean.empty(V.shape).add(log_p).log_p
 for model, order in zip(models[:6], (0, 2, 2, 0, 0, 0)):
     posterior = nbmf.cvb0(key, model, V, max_iter=6, order=order, heldout=V, num_restarts=2)
     posterior.sample(key, 3), posterior.expected()

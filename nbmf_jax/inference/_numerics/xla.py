@@ -16,7 +16,14 @@ from jax.custom_batching import custom_vmap
 from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Shaped
 
-__all__ = ["all_chains_agree", "draw_uniforms", "exact_dot", "stored", "stored_by_branch"]
+__all__ = [
+    "all_chains_agree",
+    "draw_uniforms",
+    "exact_dot",
+    "stored",
+    "stored_by_branch",
+    "sum_of_columns",
+]
 
 Result = TypeVar("Result")
 
@@ -36,6 +43,11 @@ def exact_dot(a: Float[Array, "M K"], b: Float[Array, "K *N"]) -> Float[Array, "
     product would no longer be exact.
     """
     return jnp.dot(a, b, precision="highest")
+
+
+def sum_of_columns(x: Float[Array, "K M"]) -> Float[Array, " M"]:
+    """Sums over the leading axis, as a matrix product: XLA on CPU is slow at that reduction."""
+    return exact_dot(jnp.ones((1, len(x)), x.dtype), x)[0]
 
 
 def stored(x: Shaped[Array, "*shape"]) -> Shaped[Array, "*shape"]:

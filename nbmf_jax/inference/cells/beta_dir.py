@@ -20,7 +20,12 @@ from jaxtyping import Array, Bool, Float
 
 from nbmf_jax.inference._numerics.categorical import count_labels, draw_index, pad, padded_size
 from nbmf_jax.inference._numerics.xla import draw_uniforms
-from nbmf_jax.inference.cells.beta_dir_tables import Counts, Priors, conditional_weights
+from nbmf_jax.inference.cells.beta_dir_tables import (
+    Counts,
+    Priors,
+    conditional_weights,
+    predictive,
+)
 from nbmf_jax.inference.cells.diagonals import LaneLabels, LaneUniforms, sweep_diagonals
 from nbmf_jax.inference.cells.expected_beta_dir import EXPECTED, expected_counts
 from nbmf_jax.inference.cells.protocol import CellModel, Labelling, Sides
@@ -120,4 +125,5 @@ BETA_DIR = CellModel(
     moves=(sweep, move_tables),
     expected=EXPECTED,
     expected_counts=expected_counts,
+    predictive=predictive,
 )

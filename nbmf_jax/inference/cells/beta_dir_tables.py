@@ -7,9 +7,12 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from nbmf_jax.inference._numerics.xla import sum_of_columns
+from nbmf_jax.inference.cells.leave_one_out import ColumnLabels, map_columns
 from nbmf_jax.inference.cells.protocol import Sides
+from nbmf_jax.inference.types import Labels, Ones, Tables
 
-__all__ = ["Counts", "Priors", "conditional_weights"]
+__all__ = ["Counts", "Priors", "conditional_weights", "predictive"]
 
 
 class Priors(NamedTuple):
@@ -45,3 +48,22 @@ def conditional_weights(
     gamma, (alpha, beta) = prior
     matching = jnp.where(v, A, B) + jnp.where(v, alpha, beta)
     return (L + gamma) * matching / (A + B + (alpha + beta))
+
+
+def predictive(V: Ones, labels: Labels, counts: Counts, priors: Priors) -> Float[Array, "F N"]:
+    """p(v_fn | everything else): the sum of the weights of the cell's label.
+
+    Each cell is taken out of its own counters before weights are summed; taken out of the sum,
+    it would cancel where a component has hardly anything else.
+    """
+    component = jnp.arange(len(counts.L))[:, None]
+
+    def column(v: Bool[Array, " F"], z: ColumnLabels, tables: Tables) -> Float[Array, " F"]:
+        A, B, alpha, beta = tables
+        own = component == z[0]
+        without = Sides((counts.L - own,), (B - (own & ~v), A - (own & v)))
+        return sum_of_columns(conditional_weights(without, Sides(priors.gamma, (alpha, beta)), v))
+
+    of_columns = counts.A, counts.B, priors.alpha, priors.beta
+    of_rows = (counts.L.sum(0) - 1) + priors.gamma.sum(0)
+    return map_columns(column, V, labels, of_columns) / of_rows[:, None]

@@ -27,6 +27,7 @@ from nbmf_jax.inference.cells.dir_dir_tables import (
     Counts,
     Priors,
     conditional_weights,
+    predictive,
     sum_of_the_others,
 )
 from nbmf_jax.inference.cells.expected_dir_dir import EXPECTED, expected_counts
@@ -127,4 +128,5 @@ DIR_DIR = CellModel(
     moves=(sweep,),
     expected=EXPECTED,
     expected_counts=expected_counts,
+    predictive=predictive,
 )

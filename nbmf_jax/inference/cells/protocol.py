@@ -32,6 +32,7 @@ __all__ = [
     "cells_of",
     "expected_counts_of",
     "expected_labels_of",
+    "predictive_of",
 ]
 
 C = TypeVar("C")  # the counters of a model, a NamedTuple of tables
@@ -111,6 +112,8 @@ class CellModel(Generic[C, P]):
         expected_counts: E[counts | W, H, V], for EM, and together with `expected` for stochastic
             inference if W is Dirichlet; None where it is not worked out.
         num_states: how many values a label can have, given K; one more marks a missing cell.
+        predictive: `(ones, labels, counts, priors)`: (F, N), p(v_fn | labels and values of all
+            other cells), anything at missing ones; None where it is not worked out.
     """
 
     num_labels: int
@@ -121,6 +124,7 @@ class CellModel(Generic[C, P]):
     expected: ExpectedLabels[C, P] | None = None
     expected_counts: Callable[[Given], C] | None = None
     num_states: Callable[[int], int] = lambda num_components: num_components
+    predictive: Callable[[Ones, Labels, C, P], Float[Array, "F N"]] | None = None
 
 
 AnyCells = CellModel[Any, Any]
@@ -150,3 +154,11 @@ def expected_counts_of(model: Kind) -> Callable[[Given], Any]:
             f"map_gradient"
         )
     return expected_counts
+
+
+def predictive_of(model: Kind) -> Callable[[Ones, Labels, Any, Any], Float[Array, "F N"]]:
+    """The predictive of a model's cells, each given all others."""
+    predictive = cells_of(model).predictive
+    if predictive is None:
+        raise ValueError(f"leaving cells out is not worked out for {model.name}")
+    return predictive
