@@ -21,7 +21,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, Integer
 
 from nbmf_jax.inference._numerics.categorical import draw_index, pad
 from nbmf_jax.inference._numerics.xla import draw_uniforms, exact_dot, stored
@@ -35,7 +35,7 @@ __all__ = ["move_column_tables", "move_row_tables"]
 _CELLS, _FEWEST_ROWS = 1024, 4
 
 _Cells = tuple[Array, Array, Array, Array, Array]  # table, v, c, log gamma with noise, uniforms
-_Moved = tuple[Int[Array, ""], Int[Array, " N"]]  # the table's component, the row's labels c
+_Moved = tuple[Int[Array, "*R"], Int[Array, "*R N"]]  # component of a table, labels c of its row
 
 
 def move_column_tables(
@@ -47,7 +47,7 @@ def move_column_tables(
     return _turn(labels), Counts(L=counts.Q, Q=counts.L)
 
 
-def _turn(labels: Labels) -> Labels:
+def _turn(labels: Integer[Array, "2 F N"]) -> Integer[Array, "2 N F"]:
     """Labels of V transposed: c and z."""
     return labels[::-1].swapaxes(1, 2)
 
@@ -64,7 +64,8 @@ def move_row_tables(
     (z, c), (L, Q) = labels, counts
     (K, F), N = L.shape, z.shape[1]
     R = min(F, max(_CELLS // N, _FEWEST_ROWS))
-    # The choice of rows does not depend on the labels: any way to choose leaves the target invariant.
+    # The choice of rows does not depend on the labels, so it leaves the target invariant even if
+    # some rows were more frequent than others.
     rows = (jax.random.randint(key_rows, (), 0, F) + jnp.arange(R)) % F
     gamma = jnp.broadcast_to(priors.gamma, (K, F))[:, rows]
     old, tables = draw_table(key_table, z[rows].astype(jnp.int32), gamma)
@@ -83,7 +84,7 @@ def move_row_tables(
 def _move_one_by_one(
     Q: Float[Array, "K N"], eta: Float[Array, "K #N"], cells: _Cells
 ) -> tuple[Float[Array, "K N"], _Moved]:
-    """New counters, components (R,) and labels c (R, N) of the rows' tables, each given the last."""
+    """Move the tables of R rows in turn: new counters, components of the tables, and labels c."""
     K, N = Q.shape
     columns, others = jnp.arange(N), Q.sum(0) - 1  # observed cells of the column but one
     padded_eta, eta_rest = pad(eta), sum_of_the_others(eta)
