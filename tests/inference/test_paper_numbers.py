@@ -114,8 +114,8 @@ def test_no_chain_of_dir_dir_is_trapped(prior, worst):
     """Eight chains, each in a mode with several components after 400 sweeps.
 
     From labels uniform in every cell, without block moves, 7 of 16 chains stayed near 9600 with the
-    paper's prior, and 8 of 16 were still above 7900 here with the learned one. Counted since:
-    8950-8986 (0 of 48 chains trapped) and 5510-5734 (16 chains).
+    paper's prior, and 6 of 16 were still above 7900 after 425 sweeps with the learned one. From
+    groups of rows, with block moves, 16 chains each came to 8950-8986 and 5510-5734.
     """
     V = jnp.asarray(nbmf.datasets.load("parliament").to_numpy(), float)
     model = preset("dir-dir", 100, prior)
