@@ -106,7 +106,7 @@ def assignments_shape(model: FactorModel, shape: Shape) -> Shape:
 
 
 def initial_assignments(key: Key, model: FactorModel, V: Matrix) -> Assignments:
-    """Uniform over the K components (in Dir-Dir: over the pairs that V allows)."""
+    """Labels to start from, as the model's cells say: `Labelling.initial`."""
     upright = Upright.of(model, V)
     labels = upright.cells.labelling.initial(key, upright.ones, model.num_components)
     return upright.assignments(labels)

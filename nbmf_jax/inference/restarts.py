@@ -57,7 +57,7 @@ def best_fit(
 
 
 def start_labels(attempt: Attempt) -> Assignments:
-    """The given labels, or uniform ones."""
+    """The given labels, or random ones."""
     if attempt.start is not None:
         return attempt.start
     return initial_assignments(attempt.key, attempt.model, attempt.V)

@@ -75,8 +75,8 @@ class CollapsedGibbs(MCMCKernel):
         num_sweeps: sweeps over all cells per MCMC step. Prefer it to MCMC's `thinning`, which
             draws W and H (costlier than a sweep) for steps that are then thrown away.
 
-    In Beta-Dir and Dir-Beta a sweep is followed by block moves of whole groups of cells between
-    components (`cells.table_moves`), which leave the posterior invariant like the sweep itself.
+    A sweep is followed by block moves of whole groups of cells between components
+    (`cells.table_moves`, `cells.pair_moves`), which leave the posterior invariant like the sweep.
 
     Samples are `W`, `H` and the hyperparameters that the model gives as distributions or `HDP`,
     which are drawn after every sweep, W and H integrated out. The fields
@@ -87,7 +87,8 @@ class CollapsedGibbs(MCMCKernel):
     W and H are drawn only after warm-up; `mcmc.warmup(..., collect_warmup=True)` therefore
     repeats the initial W and H, while its `potential_energy` and `num_active` are real.
 
-    Chains start from labels drawn uniformly over the K components, or from
+    Chains start from labels drawn uniformly over the K components (in Dir-Dir: from random groups
+    of similar rows or columns, see `cells.dir_dir`), or from
     `init_params={"assignments": ...}` (with a leading chain axis for several chains), or from
     labels drawn given the means of a `VariationalPosterior`: `init_params=posterior`, and
     `posterior.for_chains(4)` for four chains. All of MCMC's chain methods work, and give the same

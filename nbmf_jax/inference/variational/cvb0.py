@@ -93,7 +93,8 @@ def cvb0(
             cell (a cell that goes from one component to another counts 1).
         order: 0 for CVB0; 2 for the paper's CVB with variance counters.
         start: labels to start from, (F, N) whole numbers, (2, F, N) in Dir-Dir; with several
-            restarts one such array each. Default: drawn uniformly (the paper's one-hot start).
+            restarts one such array each. Default: drawn uniformly (the paper's one-hot
+            start); in Dir-Dir groups of similar rows or columns.
         num_restarts: fits from as many starts; the one with the highest log p(V | E[W] E[H]) is
             returned, `trace["restarts"]` has all of them. A component that has become empty stays
             empty, so the start matters: use several.
