@@ -28,9 +28,11 @@ from nbmf_jax.posterior.align import align_draws
 from nbmf_jax.posterior.convert import Container, to_arviz, with_
 from nbmf_jax.posterior.diagnose import diagnose_draws
 from nbmf_jax.posterior.draws import check_draws, read_draws
+from nbmf_jax.posterior.leave_one_out import has_chain_means
 from nbmf_jax.posterior.matching import shares
 from nbmf_jax.posterior.settled import still_apart
 from nbmf_jax.posterior.simplex import simplex_record
+from nbmf_jax.posterior.stacking import stacking_weights
 
 __all__ = ["fit_bica", "fit_cvb0", "fit_em", "fit_gibbs", "fit_nuts", "fit_svi"]
 
@@ -78,7 +80,8 @@ def _of_chains(drawn: PosteriorDraws, job: Job, lengths: tuple[int, int], interr
     raw = to_arviz(drawn)
     idata = align_draws(raw, check_draws(raw))
     draws = read_draws(idata)
-    diagnosis = diagnose_draws(idata, draws)
+    weights = stacking_weights(idata) if has_chain_means(idata) else None
+    diagnosis = diagnose_draws(idata, draws, weights=weights)
     verdict = diagnosis.verdict
     if interrupted:
         verdict = f"{_stopped(drawn, job)} {verdict}"

@@ -20,7 +20,7 @@ from nbmf_jax.estimator.scoring import fold_in_rows, halves, is_seen
 from nbmf_jax.estimator.summary import Cells
 from nbmf_jax.models.hyperpriors import Hyperparameter
 from nbmf_jax.posterior.draws import read_draws
-from nbmf_jax.posterior.predict import mean_of_products
+from nbmf_jax.posterior.predict import expected_of
 from nbmf_jax.posterior.scores import perplexity
 from nbmf_jax.registry import METHODS, find
 
@@ -173,7 +173,7 @@ class NBMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         columns = _index(self.data_.column_labels, self.data_.column_name)
         self.W_ = self._table(W.mean(0, dtype=float), rows, names)
         self.H_ = self._table(H.mean(0, dtype=float), names, columns)
-        self.expected_ = self._table(mean_of_products(W, H), rows, columns)
+        self.expected_ = self._table(expected_of(run.idata, run.draws), rows, columns)
         self.standard_error_ = self._table(summary.standard_errors_of(run), rows, columns)
 
     def _table(

@@ -13,7 +13,13 @@ from nbmf_jax.estimator.job import Run
 from nbmf_jax.posterior.align import MIN_SHARE
 from nbmf_jax.posterior.convert import Container, group
 from nbmf_jax.posterior.draws import Draws, check_draws
-from nbmf_jax.posterior.predict import FEW_CELLS, check_interval, expected_of, intervals_of
+from nbmf_jax.posterior.predict import (
+    FEW_CELLS,
+    chain_expected_at,
+    check_interval,
+    expected_of,
+    intervals_of,
+)
 from nbmf_jax.posterior.restore import data_of
 from nbmf_jax.posterior.standard_error import standard_error_at
 
@@ -113,7 +119,7 @@ def cell_table(
     """
     draws = check_draws(idata) if draws is None else draws
     few = len(f) <= FEW_CELLS
-    values = _few_cells(draws, f, n, interval) if few else _many_cells(idata, draws, f, n, interval)
+    values = (_few_cells if few else _many_cells)(idata, draws, f, n, interval)
     if draws.is_point:  # which has no interval
         values[1:] = np.nan
     V = data_of(idata)
@@ -125,14 +131,19 @@ def cell_table(
 
 
 def _few_cells(
-    draws: Draws, f: Int[np.ndarray, " cells"], n: Int[np.ndarray, " cells"], interval: float
+    idata: Container,
+    draws: Draws,
+    f: Int[np.ndarray, " cells"],
+    n: Int[np.ndarray, " cells"],
+    interval: float,
 ) -> Float[np.ndarray, "3 cells"]:
     """Mean, lower and upper end, cell by cell."""
     ends = [(1 - interval) / 2, (1 + interval) / 2]
     values = np.empty((3, len(f)))
+    values[0] = chain_expected_at(idata, draws, f, n).mean(0)
     for i, (row, column) in enumerate(zip(f, n, strict=True)):
         p = np.einsum("sk,sk->s", draws.W[:, row], draws.H[:, :, column])
-        values[0, i], values[1:, i] = p.mean(), np.quantile(p, ends)
+        values[1:, i] = np.quantile(p, ends)
     return values
 
 

@@ -127,7 +127,12 @@ def _container(
 
 
 def expected_of(idata: Container, draws: Draws) -> Float[np.ndarray, "F N"]:
-    """Posterior mean of W H, given the labels of cells where they were kept."""
+    """Posterior mean of W H, given the labels of cells where they were kept.
+
+    A run of chains may have kept it over all its steps (see `chain_expected`).
+    """
+    if "expected" in group(idata, "chain_means"):
+        return chain_expected(idata, draws).mean(0, dtype=float)
     model, V, statistics = model_of(idata), data_of(idata), group(idata, "sample_stats")
     if model is not None and V is not None and "assignments" in statistics:
         labels = np.asarray(statistics["assignments"])

@@ -19,7 +19,8 @@ from nbmf_jax.posterior.leave_one_out import of_chains
 __all__ = ["stack", "stacking_weights"]
 
 PRIOR = 1.001  # lambda
-_MAX_STEPS = 10_000
+_MAX_STEPS = 2_000
+_MAX_CELLS = 50_000  # random ones of a larger matrix decide as well
 _MAX_LOSS = 1e-3  # nats of the objective that may be missing at the end
 
 
@@ -34,7 +35,11 @@ def stacking_weights(idata: object, prior: float = PRIOR) -> Float[np.ndarray, "
     if not prior >= 1:
         raise ValueError(f"prior must be at least 1, got {prior!r}")
     log_p = of_chains(idata).to_numpy()
-    return stack(log_p[:, np.isfinite(log_p).all(0)], prior)
+    log_p = log_p[:, np.isfinite(log_p).all(0)]
+    if log_p.shape[1] > _MAX_CELLS:
+        some = np.random.default_rng(0).choice(log_p.shape[1], _MAX_CELLS, replace=False)
+        log_p = log_p[:, some]
+    return stack(log_p, prior)
 
 
 def stack(

@@ -5,7 +5,8 @@ Given the labels Z the factors are independent, so that the probability of a one
     p(v_fn = 1 | Z)  =  E[w_f | Z] . E[h_n | Z],
 
 without the noise of drawing W and H. Its mean over the steps of a chain is the chain's answer, and
-the answers of different chains tell how far to trust them.
+the answers of different chains tell how far to trust them. Beside it the mean of 1 / p(v_fn | all
+other cells) is kept, from which the leave-one-out predictive follows (see `leave_one_out`).
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from nbmf_jax.inference import assignments as labelled
+from nbmf_jax.inference.cells.protocol import cells_of
 from nbmf_jax.inference.gibbs.kernel import CHAIN_AXES, CollapsedGibbsState, values_of
+from nbmf_jax.inference.leave_one_out import ReciprocalMean, leave_one_out
 from nbmf_jax.inference.types import Matrix, Shape
 from nbmf_jax.models.base import FactorModel
 
@@ -28,28 +31,37 @@ __all__ = ["StepMeans", "add_step", "as_arrays", "no_steps"]
 class StepMeans(NamedTuple):
     """Running means of vectorised chains."""
 
-    number: Int[Array, ""]  # steps so far
     expected: Float[Array, "chain F N"]  # probability of a one
+    left_out: ReciprocalMean  # (chain, F, N); has the number of steps
 
 
 def no_steps(num_chains: int, shape: Shape) -> StepMeans:
     """Before the first step."""
-    return StepMeans(jnp.zeros((), jnp.int32), jnp.zeros((num_chains, *shape)))
+    cells = (num_chains, *shape)
+    return StepMeans(jnp.zeros(cells), ReciprocalMean.empty(cells))
 
 
 def add_step(
     means: StepMeans, model: FactorModel, V: Matrix, state: CollapsedGibbsState
 ) -> StepMeans:
     """The means with one more step of every chain."""
-    number = means.number + 1
 
-    def of_chain(expected: Array, state: CollapsedGibbsState) -> Array:
-        new = labelled.expected(model.given(values_of(state)), V.shape, state.counts)
-        return expected + (new - expected) / number
+    def of_chain(state: CollapsedGibbsState) -> tuple[Array, Array]:
+        given = model.given(values_of(state))
+        assigned = labelled.Assigned(state.assignments, state.counts)
+        expected = labelled.expected(given, V.shape, state.counts)
+        if cells_of(model).predictive is None:  # not worked out for this model
+            return expected, jnp.full(V.shape, jnp.nan)
+        return expected, leave_one_out(given, V, assigned)
 
-    return StepMeans(number, jax.vmap(of_chain, (0, CHAIN_AXES))(means.expected, state))
+    expected, log_p = jax.vmap(of_chain, (CHAIN_AXES,))(state)
+    left_out = means.left_out.add(log_p)
+    change = (expected - means.expected) / left_out.number
+    return StepMeans(means.expected + change, left_out)
 
 
 def as_arrays(means: StepMeans) -> dict[str, np.ndarray]:
-    """The means by name, each with the axes chain, row, column."""
-    return {"expected": np.asarray(means.expected)}
+    """The means by name, each with the axes chain, row, column; without what is not known."""
+    log_p = np.asarray(means.left_out.log_p)
+    known = {} if np.isnan(log_p).all() else {"log_leave_one_out": log_p}
+    return {"expected": np.asarray(means.expected), **known}
