@@ -30,6 +30,7 @@ class Seating(NamedTuple):
     table: Int[Array, "F N"]  # of every cell; T where the cell is missing
     row: Int[Array, " T"]  # of every table; 0 where there is none
     component: Int[Array, " T"]  # of every table; K where there is none
+    size: Float[Array, " T"]  # cells of every table
     number: Int[Array, ""]  # tables in all; there may be more than there is room for
 
 
@@ -51,7 +52,8 @@ def draw_seating(
     first_table = jnp.cumsum(tables) - tables
     table = jnp.where(z < K, seats.T + first_table[:, None], room)
     row, component = _list_tables(z, jnp.where(opened.T, table, room), K, room)
-    return Seating(table, row, component, tables.sum())
+    size = jnp.zeros(room, L.dtype).at[table.ravel()].add(1, mode="drop")
+    return Seating(table, row, component, size, tables.sum())
 
 
 _Line = Int[Array, " F"]
