@@ -36,7 +36,7 @@ def exact_case(name):
 
 
 def run(model, V, z, move, keys=None):
-    """Labels (S, F, N) and counters after a move, or a function of the same arguments, from each z."""
+    """What a move, or a function of the same arguments, returns from each z (S, F, N)."""
     V = jnp.asarray(V)
     ones, priors = labelled.Upright.of(model, V).ones, labelled.priors_of(model, V.shape)
 

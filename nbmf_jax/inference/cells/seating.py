@@ -1,7 +1,7 @@
 """All tables of all rows: the seating of Beta-Dir's cells, drawn given their labels.
 
-With w_f integrated out, the labels of row f are as if its cells sat down in Chinese restaurants, one
-for each component k, of concentration gamma_kf:
+With w_f integrated out, the labels of row f are as if its cells sat down in Chinese restaurants,
+one for each component k, of concentration gamma_kf:
 
     p(Z, seating)  ~  prod_f prod_k prod_(tables t of f and k)  gamma_kf Gamma(n_t),
 
