@@ -46,7 +46,7 @@ from nbmf_jax.models.likelihood import above_zero
 __all__ = ["Grouping", "Outcome", "propose", "seat", "split_merge"]
 
 _MERGE = 0.5  # of pairs in two components; the others are dealt out anew
-_PROPOSALS = 2  # on one seating, which costs as much as one or two of them
+_PROPOSALS = 1  # after a sweep, on one seating; each costs about as much as the seating
 
 
 class Grouping(NamedTuple):
