@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from nbmf_jax.inference._numerics.xla import draw_uniforms
 from nbmf_jax.inference.types import Key
@@ -57,16 +57,19 @@ def draw_seating(
 
 
 _Line = Int[Array, " F"]
-_Seated = tuple[Int[Array, "K F"], Int[Array, " F*N"], _Line]  # seats taken, who sits there, tables
+_Seated = tuple[Array, Array, _Line]  # next seats (states, F), tables of all seats, tables a row
 
 
 def _seat_columns(
     z: Int[Array, "N F"],
-    first_seat: Int[Array, "K+1 F"],
-    theta: Float[Array, "K+1 F"],
+    first_seat: Int[Array, "states F"],
+    theta: Float[Array, "states F"],
     uniforms: Float[Array, "N F"],
-) -> tuple[Int[Array, "N F"], Int[Array, "N F"], _Line]:
-    """Column after column, all rows at once: tables numbered within a row, who opened, how many."""
+) -> tuple[Int[Array, "N F"], Bool[Array, "N F"], _Line]:
+    """Column after column, all rows at once: tables numbered within a row, who opened, how many.
+
+    A cell can be in one of K + 1 states, of which the last is to be missing.
+    """
     N, F = z.shape
     K, rows = len(theta) - 1, jnp.arange(F)
 
