@@ -149,7 +149,8 @@ _FIT_OPTIONS: list[Decorator] = [
     click.option(
         "--chains",
         type=click.IntRange(min=1),
-        help="Chains to compare.  [default: 16; 4 where --warmup or --samples is given]",
+        help="Chains to compare.  "
+        "[default: 64 for small tables to 16 for large ones; 4 with --warmup or --samples]",
     ),
     click.option(
         "--max-time",

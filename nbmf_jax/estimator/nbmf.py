@@ -52,14 +52,14 @@ class NBMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         n_warmup: steps of every chain that are not kept. By default gibbs decides itself how long
             to run (see `max_seconds`), and nuts takes 500.
         n_samples: draws kept of every chain, and from a variational posterior. By default gibbs
-            keeps 64 of each of 16 chains, and in a run of fixed length 250; nuts and variational
-            500; fewer for large matrices, so that draws need at most 1 GiB (variational 256 MiB:
-            they are independent, and fewer do).
-        n_sweeps: sweeps over all cells in a step of gibbs. Default: 20 for small matrices, 1 for
-            large ones.
-        n_chains: chains of gibbs and nuts. Default: 16 of gibbs if it decides itself how long to
-            run, otherwise 4. Chains sit in different modes, so that more of them are worth more
-            than longer ones.
+            keeps about a thousand of all chains, and in a run of fixed length 250 of each; nuts
+            and variational 500; fewer for large matrices, so that draws need at most 1 GiB
+            (variational 256 MiB: they are independent, and fewer do).
+        n_sweeps: sweeps over all cells in a step of gibbs. Default: 20 for small matrices, 5 for
+            large ones (1 in a run of fixed length).
+        n_chains: chains of gibbs and nuts. Default: where gibbs decides itself how long to run, 64
+            for a table of up to 20,000 cells, 32 up to 300,000, 16 for larger ones; otherwise 4.
+            Chains sit in different modes, so that more of them are worth more than longer ones.
         max_seconds: gibbs goes on until its chains have settled, and no longer than this. A fixed
             length is asked for by `n_warmup` or `n_samples`, or by None.
         max_iter: most iterations of cvb0, bica, em; steps of svi. Default: the function's own.

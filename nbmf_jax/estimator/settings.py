@@ -21,6 +21,7 @@ __all__ = [
     "Steps",
     "build_model",
     "independent_draws",
+    "many_chains",
     "num_components",
     "num_starts",
     "rounds_of",
@@ -45,7 +46,10 @@ _MAX_INDEPENDENT_BYTES = 2**28
 _MAX_SWEEPS = 20
 _CELLS_PER_STEP = 20_000  # small matrices do several sweeps between two draws that are kept
 _FEWEST_SWEEPS_OF_ROUNDS = 5  # a draw of W and H costs as much as a sweep
-_MANY_CHAINS = 16  # of a run in rounds: chains sit in different modes, and their mean settles
+# Chains of a run in rounds, for tables of at most so many cells. Chains sit in different modes: the
+# mean of many settles, while that of a few does not however long they run.
+_MANY_CHAINS = {20_000: 64, 300_000: 32}
+_CHAINS_OF_LARGE = 16
 _FEW_CHAINS = 4
 _FIRST_ROUND = 1000  # sweeps, half of them warm-up
 _MAX_DRAWS = 1024  # of all chains of a run in rounds
@@ -103,6 +107,13 @@ def build_model(
     return type(ready)(K, **values)  # type: ignore[call-arg]
 
 
+def many_chains(shape: Shape) -> int:
+    """How many chains a run in rounds has."""
+    cells = int(np.prod(shape))
+    fitting = (number for most, number in _MANY_CHAINS.items() if cells <= most)
+    return next(fitting, _CHAINS_OF_LARGE)
+
+
 def rounds_of(
     method: str,
     shape: Shape,
@@ -120,7 +131,7 @@ def rounds_of(
         return None
     if not max_seconds > 0:
         raise ValueError(f"max_seconds must be above 0 (or None), got {max_seconds!r}")
-    chains = check_count("n_chains", _MANY_CHAINS if n_chains is None else n_chains)
+    chains = check_count("n_chains", many_chains(shape) if n_chains is None else n_chains)
     draws = min(_MAX_DRAWS, _MAX_DRAW_BYTES // _draw_bytes(shape, K)) // chains
     return Rounds(float(max_seconds), max_draws=max(draws // 2 * 2, 16))
 
@@ -140,7 +151,7 @@ def steps_of(
 
     Draws that are kept fit into 1 GiB unless their number is given.
     """
-    many = _FEW_CHAINS if rounds is None else _MANY_CHAINS
+    many = _FEW_CHAINS if rounds is None else many_chains(shape)
     chains = check_count("n_chains", many if n_chains is None else n_chains)
     fewest = 1 if rounds is None else _FEWEST_SWEEPS_OF_ROUNDS
     usual_sweeps = min(max(_CELLS_PER_STEP // int(np.prod(shape)), fewest), _MAX_SWEEPS)

@@ -14,13 +14,12 @@ import jax.numpy as jnp
 from jax import lax
 from jax.custom_batching import custom_vmap
 from jax.typing import DTypeLike
-from jaxtyping import Array, Bool, Float, Int, Shaped
+from jaxtyping import Array, Bool, Float, Shaped
 
 __all__ = [
     "all_chains_agree",
     "draw_uniforms",
     "exact_dot",
-    "most_of_chains",
     "stored",
     "stored_by_branch",
     "sum_of_columns",
@@ -89,18 +88,3 @@ def all_chains_agree(flag: Bool[Array, ""]) -> Bool[Array, ""]:
 @all_chains_agree.def_vmap  # type: ignore[untyped-decorator]
 def _(axis_size: int, in_batched: list[bool], flag: Array) -> tuple[Array, bool]:
     return all_chains_agree(flag.all(0) if in_batched[0] else flag), False
-
-
-@custom_vmap
-def most_of_chains(number: Int[Array, ""]) -> Int[Array, ""]:
-    """The number; under `vmap` over chains, the largest number of any chain.
-
-    One number of steps for all chains keeps a loop plain: with a number for each, `vmap` would copy
-    the whole state of the loop in every step, for the chains that are done.
-    """
-    return number
-
-
-@most_of_chains.def_vmap  # type: ignore[untyped-decorator]
-def _(axis_size: int, in_batched: list[bool], number: Array) -> tuple[Array, bool]:
-    return most_of_chains(number.max(0) if in_batched[0] else number), False

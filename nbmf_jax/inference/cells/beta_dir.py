@@ -30,7 +30,6 @@ from nbmf_jax.inference.cells.diagonals import LaneLabels, LaneUniforms, sweep_d
 from nbmf_jax.inference.cells.expected_beta_dir import EXPECTED, expected_counts
 from nbmf_jax.inference.cells.protocol import CellModel, Labelling, Sides
 from nbmf_jax.inference.cells.rare_components import is_worthwhile, sweep_common_and_rare
-from nbmf_jax.inference.cells.split_merge import split_merge
 from nbmf_jax.inference.cells.table_moves import move_tables
 from nbmf_jax.inference.types import Key, Labels, Ones
 
@@ -123,7 +122,7 @@ BETA_DIR = CellModel(
     Counts=Counts,
     Priors=Priors,
     labelling=Labelling(initial_labels, draw_labels, agrees, make_possible, count),
-    moves=(sweep, move_tables, split_merge),
+    moves=(sweep, move_tables),
     expected=EXPECTED,
     expected_counts=expected_counts,
     predictive=predictive,
