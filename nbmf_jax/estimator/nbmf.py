@@ -58,7 +58,7 @@ class NBMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         n_sweeps: sweeps over all cells in a step of gibbs. Default: 20 for small matrices, 5 for
             large ones (1 in a run of fixed length).
         n_chains: chains of gibbs and nuts. Default: where gibbs decides itself how long to run, 64
-            for a table of up to 20,000 cells, 32 up to 300,000, 16 for larger ones; otherwise 4.
+            for a table of up to 10,000 cells, 32 up to 300,000, 16 for larger ones; otherwise 4.
             Chains sit in different modes, so that more of them are worth more than longer ones.
         max_seconds: gibbs goes on until its chains have settled, and no longer than this. A fixed
             length is asked for by `n_warmup` or `n_samples`, or by None.

@@ -48,11 +48,12 @@ _CELLS_PER_STEP = 20_000  # small matrices do several sweeps between two draws t
 _FEWEST_SWEEPS_OF_ROUNDS = 5  # a draw of W and H costs as much as a sweep
 # Chains of a run in rounds, for tables of at most so many cells. Chains sit in different modes: the
 # mean of many settles, while that of a few does not however long they run.
-_MANY_CHAINS = {20_000: 64, 300_000: 32}
+_MANY_CHAINS = {10_000: 64, 300_000: 32}
 _CHAINS_OF_LARGE = 16
 _FEW_CHAINS = 4
 _FIRST_ROUND = 1000  # sweeps, half of them warm-up
-_MAX_DRAWS = 1024  # of all chains of a run in rounds
+# Draws of all chains of a run in rounds: as many as fit into this, but not more or fewer than that.
+_BYTES_OF_ROUNDS, _MIN_DRAWS, _MAX_DRAWS = 160 * 2**20, 1024, 4096
 _CELLS_OF_ALL_STARTS = 1_000_000
 _MAX_STARTS = 5
 _MAX_SEED = 2**31 - 1
@@ -132,7 +133,8 @@ def rounds_of(
     if not max_seconds > 0:
         raise ValueError(f"max_seconds must be above 0 (or None), got {max_seconds!r}")
     chains = check_count("n_chains", many_chains(shape) if n_chains is None else n_chains)
-    draws = min(_MAX_DRAWS, _MAX_DRAW_BYTES // _draw_bytes(shape, K)) // chains
+    fitting = int(np.clip(_BYTES_OF_ROUNDS // _draw_bytes(shape, K), _MIN_DRAWS, _MAX_DRAWS))
+    draws = min(fitting, _MAX_DRAW_BYTES // _draw_bytes(shape, K)) // chains
     return Rounds(float(max_seconds), max_draws=max(draws // 2 * 2, 16))
 
 

@@ -7,6 +7,7 @@ alone, so that the container of ArviZ 1.x will be a change in one place. Groups 
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
@@ -140,7 +141,9 @@ def container(
     for name, arrays in groups.items():
         if arrays:
             own = {**DIMS, **(dims or {}).get(name, {})}
-            idata.extend(az.from_dict(**{name: arrays}, coords=coords, dims=own))
+            with warnings.catch_warnings():  # of what is meant: many chains, few draws of each
+                warnings.filterwarnings("ignore", "More chains")
+                idata.extend(az.from_dict(**{name: arrays}, coords=coords, dims=own))
     if "posterior" in idata.groups():
         idata["posterior"].attrs.update({"inference_library": "nbmf_jax", **(attrs or {})})
     return idata

@@ -30,6 +30,7 @@ MAX_R_HAT_OF_WORST = 1.05  # for quantities that were chosen because their R-hat
 NEARLY = 0.02  # R-hat above its limit by no more than this may be chance
 MIN_ESS_PER_CHAIN = 100
 MIN_ESS = 400  # in all, however many chains there are (Vehtari et al. 2021)
+_MANY_CHAINS = 8  # enough to tell usual differences from unusual ones
 _MAX_LISTED = 10
 _MAX_DESCRIBED = 3
 _CHOSEN = ("W H, worst entry", "W H, where chains differ")
@@ -52,10 +53,12 @@ class Evidence(NamedTuple):
 
 
 def find_trapped(found: Invariants, chains: Sequence[Hashable]) -> dict[Hashable, str]:
-    """Chains in a clearly worse mode than the best one, each with its description.
+    """Chains in a clearly worse mode than the others, each with its description.
 
-    Worse: lower in log-likelihood (without data: in the log joint) by more than five standard
-    deviations of the draws of the chains, and by more than five nats.
+    Worse: lower in log-likelihood (without data: in the log joint) than the best chain by more than
+    five standard deviations of the draws of the chains, and by more than five nats. Many chains
+    tell in addition how far chains differ in any case: then a chain is worse that lies as far
+    below the median of the chains, and by more than five standard deviations of chains.
     """
     likelihood = [name for name in found.scalars if name.startswith("log-likelihood")]
     names = likelihood or [name for name in found.scalars if name == "log joint"]
@@ -65,6 +68,10 @@ def find_trapped(found: Invariants, chains: Sequence[Hashable]) -> dict[Hashable
     values = found.scalars[name]
     means, sd = values.mean(1), np.sqrt(values.var(1).mean())
     best = int(np.argmax(means))
+    expected = means[best]
+    if len(chains) >= _MANY_CHAINS:
+        expected = np.median(means)
+        sd = max(sd, 1.4826 * float(np.median(np.abs(means - expected))))  # robust
     used = np.median(found.used, axis=1).astype(int)
     return {
         chain: (
@@ -72,7 +79,7 @@ def find_trapped(found: Invariants, chains: Sequence[Hashable]) -> dict[Hashable
             f"chain {chains[best]}: {means[best]:.0f}, {used[best]})"
         )
         for c, chain in enumerate(chains)
-        if means[best] - means[c] > 5 * max(sd, 1.0)
+        if expected - means[c] > 5 * max(sd, 1.0)
     }
 
 
