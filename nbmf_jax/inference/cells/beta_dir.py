@@ -31,11 +31,13 @@ from nbmf_jax.inference.cells.expected_beta_dir import EXPECTED, expected_counts
 from nbmf_jax.inference.cells.protocol import CellModel, Labelling, Sides
 from nbmf_jax.inference.cells.rare_components import is_worthwhile, sweep_common_and_rare
 from nbmf_jax.inference.cells.table_moves import move_tables
+from nbmf_jax.inference.cells.used_components import can_list, sweep_used
 from nbmf_jax.inference.types import Key, Labels, Ones
 
 __all__ = ["BETA_DIR", "sweep", "sweep_all"]
 
 _NUM_COMMON = 63  # with the one that stands for all rare ones these are 8 blocks of 8
+_NUM_LISTED = 24  # with the one that stands for all others these are 5 blocks of 5
 
 
 def initial_labels(key: Key, V: Ones, num_components: int) -> Labels:
@@ -87,9 +89,11 @@ def sweep(
         return sweep_common_and_rare(key, V, labels, counts, priors, _NUM_COMMON)
 
     worthwhile = is_worthwhile(counts, priors, _NUM_COMMON)
-    if worthwhile is False:  # follows from the shapes, before anything is traced
-        return among_all()
-    return lax.cond(worthwhile, common_and_rare, among_all)
+    if worthwhile is not False:  # which follows from the shapes, before anything is traced
+        return lax.cond(worthwhile, common_and_rare, among_all)
+    if can_list(counts, priors):
+        return sweep_used(key, V, labels, counts, priors, _NUM_LISTED, sweep_all)
+    return among_all()
 
 
 def sweep_all(
