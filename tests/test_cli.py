@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import arviz as az
+import click
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,6 +16,7 @@ from click.testing import CliRunner
 
 import nbmf_jax
 from nbmf_jax.cli import COMMANDS, main
+from nbmf_jax.cli._options import Duration
 
 # As the shared estimator of conftest, whose compiled program is then found again.
 QUICK = ["--warmup", 5, "--samples", 20, "--sweeps", 1, "--chains", 2, "--components", 3]
@@ -317,3 +319,16 @@ def test_datasets(monkeypatch):
     assert nbmf("datasets", "unicorns").exit_code == 2
     listed = json.loads(nbmf("datasets", "--json").stdout)
     assert {line["name"]: line["available"] for line in listed}["animals"] is False
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"), [("90", 90), ("1.5", 1.5), ("90s", 90), ("5m", 300), (" 2 h ", 7200)]
+)
+def test_times(given, seconds):
+    assert Duration().convert(given, None, None) == seconds
+
+
+@pytest.mark.parametrize("given", ["", "0", "-3", "2 days", "1.2.3", "m"])
+def test_what_is_no_time(given):
+    with pytest.raises(click.BadParameter, match="is not a time above 0"):
+        Duration().convert(given, None, None)

@@ -33,6 +33,12 @@ class Job(NamedTuple):
     num_draws: int  # from a variational posterior
     show_progress: bool
 
+    def describe_run(self, run: Run) -> str:
+        """The settings in a line, with the length of a run that decided itself how long it is."""
+        if self.rounds is None or run.lengths is None:
+            return self.describe()
+        return f"{self.describe()}; {run.lengths[0]} + {run.lengths[1]} steps (warm-up + kept)"
+
     def describe(self) -> str:
         """The settings in a line."""
         method, s = METHODS[self.method], self.steps
@@ -83,6 +89,7 @@ class Run(NamedTuple):
     idata: Container  # components in order of their shares, aligned across draws
     draws: Draws  # those of `idata`, checked
     num_iter: int
+    lengths: tuple[int, int] | None  # steps of every chain: warm-up, and those that are kept
     interrupted: bool
     diagnosis: Diagnosis | None  # of chains; None where there are none
     verdict: str

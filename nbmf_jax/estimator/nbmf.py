@@ -60,8 +60,11 @@ class NBMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         n_chains: chains of gibbs and nuts. Default: where gibbs decides itself how long to run, 64
             for a table of up to 10,000 cells, 32 up to 300,000, 16 for larger ones; otherwise 4.
             Chains sit in different modes, so that more of them are worth more than longer ones.
-        max_seconds: gibbs goes on until its chains have settled, and no longer than this. A fixed
-            length is asked for by `n_warmup` or `n_samples`, or by None.
+        max_seconds: gibbs goes on until its chains have settled, and no longer than this (and a
+            few seconds for the diagnosis). A fixed length is asked for by `n_warmup` or
+            `n_samples`, or by None. The same seed gives the same result if the chains settled in
+            time, or if the length was given: a run that was stopped by its time is repeated with
+            the length that `settings_` tells.
         max_iter: most iterations of cvb0, bica, em; steps of svi. Default: the function's own.
         tol: tolerance of cvb0, bica and em. Default: the function's own.
         n_init: starts of cvb0, bica and em, of which the best is kept. Default: 1 to 5, fewer for
@@ -151,7 +154,7 @@ class NBMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         run: Run = find(METHODS[self.method].fit)(jax.random.key(self.seed_), job)
         self.seconds_ = time.perf_counter() - began
         self.data_, self._labelled = data, _has_labels(X)
-        self.model_, self.settings_ = job.model, job.describe()
+        self.model_, self.settings_ = job.model, job.describe_run(run)
         self._keep(run)
         return self
 

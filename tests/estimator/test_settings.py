@@ -2,7 +2,14 @@
 
 import pytest
 
-from nbmf_jax.estimator.settings import build_model, num_components, num_starts, steps_of
+from nbmf_jax.estimator.settings import (
+    build_model,
+    many_chains,
+    num_components,
+    num_starts,
+    rounds_of,
+    steps_of,
+)
 from nbmf_jax.models.presets import preset
 
 FREE = {"n_warmup": None, "n_samples": None, "n_sweeps": None, "n_chains": 4}
@@ -33,6 +40,30 @@ def test_length_of_runs():
     assert 4 * 100 * (200 + 5429) * large.num_samples * 4 <= 2**30 and large.num_samples > 100
     asked = steps_of("gibbs", (200, 5429), 100, **FREE | {"n_samples": 900, "n_sweeps": 40})
     assert asked.num_samples == 900 and asked.num_sweeps == 40
+
+
+def limits(method="gibbs", shape=(50, 85), K=50, **given):
+    free = {"n_warmup": None, "n_samples": None, "n_chains": None, "max_seconds": 120.0}
+    return rounds_of(method, shape, K, **free | given)
+
+
+def test_gibbs_decides_itself_how_long_to_run():
+    assert limits() == (120.0, 64)
+    assert limits(shape=(130, 130), K=100) == (120.0, 48)
+    assert limits(n_chains=4).max_draws == 1024
+    assert limits(max_seconds=5).max_seconds == 5
+    for fixed in ({"n_warmup": 10}, {"n_samples": 10}, {"max_seconds": None}, {"method": "nuts"}):
+        assert limits(**fixed) is None
+    with pytest.raises(ValueError, match="max_seconds must be above 0"):
+        limits(max_seconds=0)
+
+
+def test_the_first_round_is_short():
+    free = FREE | {"n_chains": None}
+    rounds = limits()
+    assert steps_of("gibbs", (50, 85), 50, rounds, **free) == (100, 100, 5, 64)
+    assert steps_of("gibbs", (18, 14), 18, rounds, **free) == (25, 25, 20, 64)
+    assert [many_chains(shape) for shape in [(100, 100), (253, 902), (200, 5429)]] == [64, 32, 16]
 
 
 def test_starts():
