@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import math
-import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,7 +14,6 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from nbmf_jax.cli._options import FitOptions, TableOptions, data_options, fit_options
-from nbmf_jax.registry import METHODS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,13 +29,10 @@ __all__ = [
     "failing_in_words",
     "fit_options",
     "make_estimator",
-    "number_of_devices",
     "read_data",
     "say",
     "write_json",
 ]
-
-_SMALL = 50_000  # cells; chains of smaller matrices run side by side on one device
 
 
 def fail(message: str) -> NoReturn:
@@ -95,20 +90,12 @@ def read_data(source: str, options: TableOptions, *, quiet: bool) -> BinaryMatri
     return data
 
 
-def number_of_devices(data: BinaryMatrix, options: FitOptions) -> int:
-    """How many JAX devices to ask for before JAX starts: one per core if chains need their own."""
-    large = data.values.size > _SMALL and METHODS[options.method].sweeps
-    cores = os.cpu_count() or 1
-    return min(options.chains or cores, cores) if large else 1
-
-
 def make_estimator(data: BinaryMatrix, options: FitOptions) -> NBMF:
-    """The estimator of these options; JAX starts here."""
-    import numpyro
-
-    numpyro.set_host_device_count(number_of_devices(data, options))
+    """The estimator of these options."""
     from nbmf_jax.estimator import NBMF
+    from nbmf_jax.estimator.settings import use_cores
 
+    use_cores(options.method, data.shape)
     return NBMF(
         options.components,
         model=options.model,

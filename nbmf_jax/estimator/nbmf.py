@@ -148,6 +148,8 @@ class NBMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: object, y: object = None) -> NBMF:
         """Learn W and H from X: 0, 1 and NaN = missing; y is ignored."""
         data = self._read(X, reset=True)
+        if self.method in METHODS:
+            settings.use_cores(self.method, data.shape)
         job = self._job(data)
         self.seed_ = settings.seed_of(self.random_state)
         began = time.perf_counter()

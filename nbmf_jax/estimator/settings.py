@@ -5,7 +5,10 @@ One place for these decisions, all of them functions of the shape of the data.
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
+import numpyro
 from sklearn.utils import check_random_state
 
 from nbmf_jax.data.checks import check_count, is_integer
@@ -27,6 +30,7 @@ __all__ = [
     "rounds_of",
     "seed_of",
     "steps_of",
+    "use_cores",
 ]
 
 RandomState = int | np.random.RandomState | None
@@ -57,6 +61,8 @@ _BYTES_OF_ROUNDS, _MIN_DRAWS, _MAX_DRAWS = 160 * 2**20, 1024, 4096
 _CELLS_OF_ALL_STARTS = 1_000_000
 _MAX_STARTS = 5
 _MAX_SEED = 2**31 - 1
+_SMALL = 10_000  # cells; chains of smaller matrices run side by side on one device
+_DEVICES = "xla_force_host_platform_device_count"
 
 
 def num_components(requested: int | None, model: str, method: str, shape: Shape) -> int:
@@ -106,6 +112,16 @@ def build_model(
         return ready
     values = {name: given.get(name, getattr(ready, name)) for name in names}
     return type(ready)(K, **values)  # type: ignore[call-arg]
+
+
+def use_cores(method: str, shape: Shape) -> None:
+    """Ask JAX for a device for each core, where chains run side by side only on different ones.
+
+    It has an effect only before JAX has started, and none where the user has asked for devices.
+    """
+    large = int(np.prod(shape)) > _SMALL and METHODS[method].sweeps
+    if large and _DEVICES not in os.environ.get("XLA_FLAGS", ""):
+        numpyro.set_host_device_count(os.cpu_count() or 1)
 
 
 def many_chains(shape: Shape) -> int:
