@@ -1,8 +1,9 @@
 """Have chains settled? What a run in rounds asks after every round; quick, and in a few words.
 
 A run goes on while another one would give noticeably other probabilities, or while R-hat says that
-single chains have not seen what the others have. Chains of a posterior with many modes never have;
-a run of many of them ends when their mean is known twice as well as it would have to be.
+single chains have not seen what the others have. Where chains stay in modes of their own, so that
+R-hat is large, no longer run would help: it ends when the mean over chains is known twice as well
+as it would have to be.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ __all__ = ["split_r_hat", "still_apart"]
 
 MAX_CHANGE = 0.004  # of a typical cell's probability by another run
 MAX_LARGE_CHANGE = 0.03  # in one cell of a hundred
+_R_HAT_OF_MODES = 1.2
 _ENTRIES = 200
 
 
@@ -34,7 +36,8 @@ def still_apart(draws: PosteriorDraws) -> str:
         f"cells by {typical:.3f}": typical > MAX_CHANGE,
         f"some cells by {large:.2f}": large > MAX_LARGE_CHANGE,
     }
-    if 2 * typical > MAX_CHANGE or 2 * large > MAX_LARGE_CHANGE:
+    is_known_well = 2 * typical <= MAX_CHANGE and 2 * large <= MAX_LARGE_CHANGE
+    if not (is_known_well and max(r_hat, worst) > _R_HAT_OF_MODES):
         found[f"log joint (R-hat {r_hat:.2f})"] = r_hat > MAX_R_HAT
         found[f"W H (R-hat {worst:.2f})"] = worst > MAX_R_HAT_OF_WORST
     return ", ".join(words for words, is_apart in found.items() if is_apart)

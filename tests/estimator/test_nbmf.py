@@ -36,7 +36,10 @@ def test_attributes_agree_with_the_draws(fitted):
     W, H = (np.asarray(fitted.idata_.posterior[name], float) for name in ("W", "H"))
     np.testing.assert_allclose(fitted.W_, W.mean((0, 1)), atol=1e-6)
     np.testing.assert_allclose(fitted.H_, H.mean((0, 1)), atol=1e-6)
-    np.testing.assert_allclose(fitted.expected_, (W @ H).mean((0, 1)), atol=1e-6)
+    # Over all steps and given the labels (tests/inference/test_rounds.py): the same up to noise.
+    of_chains = fitted.idata_["chain_means"]["expected"]
+    np.testing.assert_allclose(fitted.expected_, of_chains.mean("chain"), atol=1e-6)
+    np.testing.assert_allclose(fitted.expected_, (W @ H).mean((0, 1)), atol=0.1)
     np.testing.assert_allclose(fitted.W_.sum(axis=1), 1, atol=1e-5)
     assert W.shape[:2] == (2, 20) and fitted.n_iter_ == 30
     assert isinstance(fitted.verdict_, str) and fitted.diagnosis_.verdict == fitted.verdict_
@@ -206,8 +209,7 @@ def test_which_rows_are_seen():
 def test_standard_errors(fitted, blocks):
     errors = fitted.standard_error_
     assert errors.index.equals(blocks.index) and errors.columns.equals(blocks.columns)
-    W, H = (np.asarray(fitted.idata_.posterior[name], float) for name in "WH")
-    a, b = np.einsum("cdfk,cdkn->cfn", W, H) / W.shape[1]
+    a, b = np.asarray(fitted.idata_["chain_means"]["expected"], float)
     # Two chains: 13.97 is Student's quantile with one degree of freedom at Phi(2).
     np.testing.assert_allclose(errors, np.abs(a - b) / 2 * 13.968 / 2, rtol=1e-3)
     found = fitted.predict_cells("all")["standard_error"]
