@@ -49,7 +49,8 @@ _MAX_DRAW_BYTES = 2**30
 _MAX_INDEPENDENT_BYTES = 2**28
 _MAX_SWEEPS = 20
 _CELLS_PER_STEP = 20_000  # small matrices do several sweeps between two draws that are kept
-_FEWEST_SWEEPS_OF_ROUNDS = 5  # a draw of W and H costs as much as a sweep
+# A step of a run in rounds: what is done once in it (W and H, leave-one-out) costs two sweeps.
+_CELLS_PER_STEP_OF_ROUNDS, _FEWEST_SWEEPS_OF_ROUNDS = 100_000, 5
 # Chains of a run in rounds, for tables of at most so many cells. Chains sit in different modes: the
 # mean of many settles, while that of a few does not however long they run.
 _MANY_CHAINS = {10_000: 64, 300_000: 32}
@@ -171,8 +172,10 @@ def steps_of(
     """
     many = _FEW_CHAINS if rounds is None else many_chains(shape)
     chains = check_count("n_chains", many if n_chains is None else n_chains)
-    fewest = 1 if rounds is None else _FEWEST_SWEEPS_OF_ROUNDS
-    usual_sweeps = min(max(_CELLS_PER_STEP // int(np.prod(shape)), fewest), _MAX_SWEEPS)
+    cells, fewest = _CELLS_PER_STEP, 1
+    if rounds is not None:
+        cells, fewest = _CELLS_PER_STEP_OF_ROUNDS, _FEWEST_SWEEPS_OF_ROUNDS
+    usual_sweeps = min(max(cells // int(np.prod(shape)), fewest), _MAX_SWEEPS)
     sweeps = check_count("n_sweeps", usual_sweeps if n_sweeps is None else n_sweeps)
     if rounds is not None:
         half = max(_FIRST_ROUND // (2 * sweeps), 4)

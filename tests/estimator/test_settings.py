@@ -61,7 +61,8 @@ def test_gibbs_decides_itself_how_long_to_run():
 def test_the_first_round_is_short():
     free = FREE | {"n_chains": None}
     rounds = limits()
-    assert steps_of("gibbs", (50, 85), 50, rounds, **free) == (100, 100, 5, 64)
+    assert steps_of("gibbs", (50, 85), 50, rounds, **free) == (25, 25, 20, 64)
+    assert steps_of("gibbs", (253, 902), 100, rounds, **free) == (100, 100, 5, 32)
     assert steps_of("gibbs", (18, 14), 18, rounds, **free) == (25, 25, 20, 64)
     assert [many_chains(shape) for shape in [(100, 100), (253, 902), (200, 5429)]] == [64, 32, 16]
 
