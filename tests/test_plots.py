@@ -1,5 +1,7 @@
 """Pictures: every function draws what it was given on the axes it was given."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -110,3 +112,14 @@ def test_best_candidate_on_top(ax):
 def test_unknown_quantity(ax, fitted):
     with pytest.raises(ValueError, match="quantity must be one of 'log joint'"):
         plots.plot_trace(fitted.diagnosis_, "magic", ax=ax)
+
+
+def test_many_chains_get_a_line_each():
+    """Sorted by their medians; ArviZ's rank plot has no room for so many."""
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(20, 30)) + rng.normal(size=(20, 1))
+    diagnosis = SimpleNamespace(quantities={"posterior": {"log joint": values}})
+    ax = plots.plot_rank(diagnosis, ax=Figure().subplots())
+    (medians,) = ax.lines
+    np.testing.assert_allclose(medians.get_ydata(), np.sort(np.median(values, axis=1)))
+    assert len(ax.collections[0].get_segments()) == 20

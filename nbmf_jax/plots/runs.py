@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_cells", "plot_convergence", "plot_perplexity", "plot_rank", "plot_trace"]
 
+_MOST_RANKED = 8  # chains; of more of them each has too little room
+
 
 def plot_perplexity(scores: Table, *, title: str = "", ax: Axes | None = None) -> Axes:
     """Box plots of the perplexity of held-out cells, one per candidate, best on top (fig. 10).
@@ -106,23 +108,42 @@ def plot_trace(
     """A quantity that does not depend on the numbering of components, one line per chain."""
     ax = axes(ax)
     values = _quantity(diagnosis, quantity)
+    faint = 1.0 if len(values) <= _MOST_RANKED else 0.35
     for chain in range(len(values)):
-        ax.plot(values[chain], linewidth=0.8, label=f"chain {chain}")
+        ax.plot(values[chain], linewidth=0.8, alpha=faint, label=f"chain {chain}")
     ax.set(xlabel="draw", title=quantity)
     hide_box(ax)
     return ax
 
 
 def plot_rank(diagnosis: Diagnosis, quantity: str = "log joint", *, ax: Axes | None = None) -> Axes:
-    """ArviZ's rank plot: bars of equal height in every chain mean that the chains agree."""
+    """ArviZ's rank plot: bars of equal height in every chain mean that the chains agree.
+
+    Of more than eight chains the middle 80 % of each are shown instead, the lowest first: lines
+    that overlap mean that the chains agree.
+    """
     import arviz as az
 
     ax = axes(ax)
-    _quantity(diagnosis, quantity)
+    values = _quantity(diagnosis, quantity)
+    if len(values) > _MOST_RANKED:
+        return _plot_spans(values, quantity, ax)
     az.plot_rank(diagnosis.quantities, var_names=[quantity], ax=ax)
     ax.set_title(f"{quantity}, ranks")
     ax.set_xlabel("rank among all draws", fontsize="medium")
     ax.set_ylabel("chain", fontsize="medium")
+    return ax
+
+
+def _plot_spans(values: Shaped[np.ndarray, "chains draws"], quantity: str, ax: Axes) -> Axes:
+    """Median and middle 80 % of every chain."""
+    low, middle, high = np.quantile(values, [0.1, 0.5, 0.9], axis=1)
+    order = np.argsort(middle, kind="stable")
+    place = np.arange(len(order))
+    ax.vlines(place, low[order], high[order], color=INK, linewidth=2, alpha=0.35)
+    ax.plot(place, middle[order], "o", color=INK, markersize=3)
+    ax.set(xlabel="chains, the lowest first", title=f"{quantity}, median and 80 % of each chain")
+    hide_box(ax)
     return ax
 
 

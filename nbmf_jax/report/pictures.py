@@ -141,6 +141,7 @@ def _chains(diagnosis: Diagnosis, folder: Path) -> Picture:
     figure.savefig(folder / "chains.png", dpi=_DPI)
     caption = (
         "Left: every draw, one line a chain; lines should look like one band without trend. Right: "
-        "ranks among all draws; level bars mean that the chains agree."
+        "ranks among all draws, where level bars mean that the chains agree, or, of many chains, "
+        "where each of them is; chains that agree overlap."
     )
     return Picture("chains.png", caption, wide=True)

@@ -37,7 +37,7 @@ __all__ = ["ChainsRun", "NextRound", "Piece", "Report", "Steps", "Unsettled", "r
 _SECONDS_BETWEEN_REPORTS = 0.5
 _FEWEST_DRAWS = 4  # of every chain, so that something can be said about them
 _CELLS_OF_GROUP = 50_000  # of all chains that are vectorised together
-_SHARE_OF_WARMUP = 0.4  # of the time of a run in rounds, at most, in its first round
+_SHARE_OF_WARMUP = 0.5  # of the time of a run in rounds, at most, in its first round
 
 Kept = dict[str, Any]  # collected fields of the state by name; z is itself a dict of arrays
 Unsettled = Callable[[PosteriorDraws], str]
