@@ -144,7 +144,7 @@ _FIT_OPTIONS: list[Decorator] = [
     click.option(
         "--sweeps",
         type=click.IntRange(min=1),
-        help="Sweeps over the table between two draws.  [default: 1 to 20, by size]",
+        help="Sweeps over the table between two draws.  [default: 5 to 20, by size]",
     ),
     click.option(
         "--chains",
@@ -163,7 +163,12 @@ _FIT_OPTIONS: list[Decorator] = [
     click.option(
         "--iterations", type=click.IntRange(min=1), help=f"Most iterations of {_ITERATIVE}."
     ),
-    click.option("--seed", type=int, default=0, help="The same seed gives the same result."),
+    click.option(
+        "--seed",
+        type=int,
+        default=0,
+        help="The same seed gives the same result, as long as --max-time does not end the run.",
+    ),
 ]
 
 

@@ -87,7 +87,9 @@ def run_fit(matrix: BinaryMatrix, options: FitOptions, *, quiet: bool) -> NBMF:
         try:
             estimator.fit(matrix)
         except KeyboardInterrupt:
-            click.echo("nbmf: stopped before anything was drawn; nothing was written", err=True)
+            click.echo(
+                "nbmf: stopped before there were draws to keep; nothing was written", err=True
+            )
             raise SystemExit(_INTERRUPTED) from None
     say(f"\nConvergence ({estimator.seconds_:.0f} s)", quiet=quiet)
     if estimator.diagnosis_ is not None:

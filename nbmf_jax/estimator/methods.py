@@ -30,7 +30,7 @@ from nbmf_jax.posterior.diagnose import diagnose_draws
 from nbmf_jax.posterior.draws import check_draws, read_draws
 from nbmf_jax.posterior.leave_one_out import has_chain_means
 from nbmf_jax.posterior.matching import shares
-from nbmf_jax.posterior.settled import still_apart
+from nbmf_jax.posterior.settled import Settling
 from nbmf_jax.posterior.simplex import simplex_record
 from nbmf_jax.posterior.stacking import stacking_weights
 
@@ -54,7 +54,7 @@ def fit_gibbs(key: jax.Array, job: Job) -> Run:
             job.data,
             job.steps,
             rounds=job.rounds,
-            unsettled=still_apart,
+            unsettled=Settling(),
             report=progress.report,
         )
     return _of_chains(run.draws, job, (run.num_warmup, run.num_steps), run.interrupted)

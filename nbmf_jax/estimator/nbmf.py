@@ -52,7 +52,7 @@ class NBMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         n_warmup: steps of every chain that are not kept. By default gibbs decides itself how long
             to run (see `max_seconds`), and nuts takes 500.
         n_samples: draws kept of every chain, and from a variational posterior. By default gibbs
-            keeps about a thousand of all chains, and in a run of fixed length 250 of each; nuts
+            keeps 1,024 to 4,096 of all chains, and in a run of fixed length 250 of each; nuts
             and variational 500; fewer for large matrices, so that draws need at most 1 GiB
             (variational 256 MiB: they are independent, and fewer do).
         n_sweeps: sweeps over all cells in a step of gibbs. Default: 20 for small matrices, 5 for
@@ -62,9 +62,10 @@ class NBMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             Chains sit in different modes, so that more of them are worth more than longer ones.
         max_seconds: gibbs goes on until its chains have settled, and no longer than this (and a
             few seconds for the diagnosis). A fixed length is asked for by `n_warmup` or
-            `n_samples`, or by None. The same seed gives the same result if the chains settled in
-            time, or if the length was given: a run that was stopped by its time is repeated with
-            the length that `settings_` tells.
+            `n_samples`, or by None (500 + 250 steps). The same seed gives the same result only in
+            a run of fixed length; one that decides itself depends on the clock as soon as its
+            time runs short. `settings_` tells its length, and a run of that fixed length, number
+            of chains and seed has the same `expected_`. A single chain never settles.
         max_iter: most iterations of cvb0, bica, em; steps of svi. Default: the function's own.
         tol: tolerance of cvb0, bica and em. Default: the function's own.
         n_init: starts of cvb0, bica and em, of which the best is kept. Default: 1 to 5, fewer for

@@ -13,7 +13,7 @@ from nbmf_jax.inference.gibbs.rounds import Rounds, Steps
 __all__ = ["Progress"]
 
 _OF_STEPS = "{desc} {percentage:3.0f} %|{bar}| {n}/{total} [{remaining} left]{postfix}"
-_OF_SECONDS = "{desc} |{bar}| {n:.0f} of at most {total:.0f} s{postfix}"
+_OF_SECONDS = "{{desc}} |{{bar}}| {{n:.0f}} of at most {limit:.0f} s{{postfix}}"
 
 
 class Progress:
@@ -31,7 +31,10 @@ class Progress:
         self._line = tqdm(
             total=steps.num_warmup + steps.num_samples if rounds is None else rounds.max_seconds,
             disable=not (show and sys.stderr.isatty()),
-            bar_format=_OF_STEPS if rounds is None else _OF_SECONDS,
+            # tqdm forgets its total once that is exceeded.
+            bar_format=(
+                _OF_STEPS if rounds is None else _OF_SECONDS.format(limit=rounds.max_seconds)
+            ),
             leave=False,
             dynamic_ncols=True,
         )

@@ -147,8 +147,10 @@ def rounds_of(
         return None
     if n_samples is not None:
         return None
-    if not max_seconds > 0:
-        raise ValueError(f"max_seconds must be above 0 (or None), got {max_seconds!r}")
+    if not 0 < max_seconds < np.inf:
+        raise ValueError(
+            f"max_seconds must be a number above 0 (None: 500 + 250 steps), got {max_seconds!r}"
+        )
     chains = check_count("n_chains", many_chains(shape) if n_chains is None else n_chains)
     fitting = int(np.clip(_BYTES_OF_ROUNDS // _draw_bytes(shape, K), _MIN_DRAWS, _MAX_DRAWS))
     draws = min(fitting, _MAX_DRAW_BYTES // _draw_bytes(shape, K)) // chains

@@ -2,11 +2,13 @@
 
 A run goes on while another one would give noticeably other probabilities, or while R-hat says that
 single chains have not seen what the others have. Where chains stay in modes of their own, so that
-R-hat is large, no longer run would help: it ends when the mean over chains is known twice as well
-as it would have to be.
+R-hat does not come down from round to round, no longer run would help: it ends when the mean over
+chains is known twice as well as it would have to be.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -17,30 +19,66 @@ from nbmf_jax.inference.posterior_draws import PosteriorDraws
 from nbmf_jax.posterior.standard_error import changes
 from nbmf_jax.posterior.verdict import MAX_R_HAT, MAX_R_HAT_OF_WORST
 
-__all__ = ["split_r_hat", "still_apart"]
+__all__ = ["Apart", "Settling", "split_r_hat", "still_apart"]
 
 MAX_CHANGE = 0.004  # of a typical cell's probability by another run
 MAX_LARGE_CHANGE = 0.03  # in one cell of a hundred
-_R_HAT_OF_MODES = 1.2
+_LEAST_FALL = 0.75  # of the excess of R-hat from one round to the next, which is twice as long
 _ENTRIES = 200
 
 
-def still_apart(draws: PosteriorDraws) -> str:
-    """What has not settled, in a few words; nothing where everything has."""
+class Settling:
+    """Asked after every round of a run: what has not settled, in a few words, or nothing."""
+
+    def __init__(self) -> None:
+        self._excess = np.inf  # of R-hat over 1, after the round before
+
+    def __call__(self, draws: PosteriorDraws) -> str:
+        """What is still apart after this round."""
+        apart = still_apart(draws)
+        before, self._excess = self._excess, apart.excess
+        stays = apart.excess > _LEAST_FALL * before
+        return ", ".join(apart.cells + ([] if apart.is_known_well and stays else apart.chains))
+
+
+class Apart(NamedTuple):
+    """What has not settled, in a few words each."""
+
+    cells: list[str]  # that another run would change
+    chains: list[str]  # quantities on which chains disagree
+    excess: float  # of the largest R-hat over 1
+    is_known_well: bool  # the mean over chains, twice as well as it would have to be
+
+
+def still_apart(draws: PosteriorDraws) -> Apart:
+    """What has not settled after a round."""
     if len(draws.samples["W"]) < 2:
-        return "a single chain cannot be compared"
+        return Apart([], ["a single chain cannot be compared"], np.inf, False)
     typical, large = changes(draws.chain_means["expected"])
-    r_hat = float(split_r_hat(draws.statistics["lp"]))
+    scalars = {name: float(split_r_hat(x)) for name, x in _scalars(draws).items()}
+    name = max(scalars, key=lambda name: scalars[name])
     worst = float(split_r_hat(_entries(draws)).max())
-    found = {
+    cells = {
         f"cells by {typical:.3f}": typical > MAX_CHANGE,
         f"some cells by {large:.2f}": large > MAX_LARGE_CHANGE,
     }
-    is_known_well = 2 * typical <= MAX_CHANGE and 2 * large <= MAX_LARGE_CHANGE
-    if not (is_known_well and max(r_hat, worst) > _R_HAT_OF_MODES):
-        found[f"log joint (R-hat {r_hat:.2f})"] = r_hat > MAX_R_HAT
-        found[f"W H (R-hat {worst:.2f})"] = worst > MAX_R_HAT_OF_WORST
-    return ", ".join(words for words, is_apart in found.items() if is_apart)
+    chains = {
+        f"{name} (R-hat {scalars[name]:.2f})": scalars[name] > MAX_R_HAT,
+        f"W H (R-hat {worst:.2f})": worst > MAX_R_HAT_OF_WORST,
+    }
+    return Apart(
+        cells=[words for words, is_apart in cells.items() if is_apart],
+        chains=[words for words, is_apart in chains.items() if is_apart],
+        excess=max(scalars[name], worst) - 1,
+        is_known_well=2 * typical <= MAX_CHANGE and 2 * large <= MAX_LARGE_CHANGE,
+    )
+
+
+def _scalars(draws: PosteriorDraws) -> dict[str, Float[np.ndarray, "chain draw"]]:
+    """Log joint, number of components that hold cells, and shared hyperparameters."""
+    names = {"lp": "log joint", "num_active": "active components"}
+    found = {label: draws.statistics[x] for x, label in names.items() if x in draws.statistics}
+    return found | {name: x for name, x in draws.samples.items() if x.ndim == 2}
 
 
 def _entries(draws: PosteriorDraws) -> Float[np.ndarray, "chain draw entry"]:
@@ -68,5 +106,6 @@ def _r_hat_of_ranks(values: Float[np.ndarray, "chain draw *entry"]) -> Float[np.
     z = ndtri((ranks - 0.375) / (chains * draws + 0.25)).reshape(values.shape)
     within = z.var(1, ddof=1).mean(0)
     between = z.mean(1).var(0, ddof=1)
-    ratio = np.divide(between, within, out=np.zeros_like(within), where=within > 0)
+    constant = np.where(between > 0, np.inf, 0.0)  # every chain its own number, or all the same
+    ratio = np.divide(between, within, out=constant, where=within > 0)
     return np.sqrt((draws - 1) / draws + ratio)

@@ -8,7 +8,7 @@ from numpyro.infer import MCMC
 import nbmf_jax as nbmf
 from nbmf_jax.estimator.progress import Progress
 from nbmf_jax.inference.gibbs import chains
-from nbmf_jax.inference.gibbs.chains import Steps
+from nbmf_jax.inference.gibbs.rounds import Rounds, Steps
 from nbmf_jax.inference.posterior_draws import PosteriorDraws
 
 V = nbmf.as_binary_matrix(np.random.default_rng(0).random((6, 5)) < 0.5)
@@ -80,3 +80,14 @@ def test_progress_line(monkeypatch, capsys, whole):
     np.testing.assert_array_equal(shown.draws.samples["H"], whole.draws.samples["H"])
     run(show=False)
     assert capsys.readouterr().err == ""
+
+
+def test_progress_line_of_rounds(monkeypatch, capsys):
+    """It shows seconds, what is still apart, and survives a run that takes too long."""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    piece = chains.Piece(4, 3.0, [-10.0, -12.0], [3, 4], is_warmup=False, unsettled="cells by 0.02")
+    with Progress(STEPS, Rounds(5.0, 8), show=True) as progress:
+        for _ in range(4):
+            progress.report(piece)
+    text = capsys.readouterr().err
+    assert "of at most 5 s" in text and "still apart: cells by 0.02" in text

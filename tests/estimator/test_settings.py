@@ -54,8 +54,9 @@ def test_gibbs_decides_itself_how_long_to_run():
     assert limits(max_seconds=5).max_seconds == 5
     for fixed in ({"n_warmup": 10}, {"n_samples": 10}, {"max_seconds": None}, {"method": "nuts"}):
         assert limits(**fixed) is None
-    with pytest.raises(ValueError, match="max_seconds must be above 0"):
-        limits(max_seconds=0)
+    for impossible in (0, -1.0, float("inf"), float("nan")):
+        with pytest.raises(ValueError, match="max_seconds must be a number above 0"):
+            limits(max_seconds=impossible)
 
 
 def test_the_first_round_is_short():

@@ -16,6 +16,12 @@ from nbmf_jax.models.presets import preset
 F, N, K, LISTED = 12, 9, 40, 7
 
 
+@pytest.fixture(autouse=True)
+def try_always(monkeypatch):
+    """Also where a cell will probably draw a component that is not listed."""
+    monkeypatch.setattr(used_components, "_MOST_DRAWN", np.inf)
+
+
 def state(seed, used=4, others=1e-3):
     """Labels of a few scattered components, with gammas that differ, and a missing cell."""
     rng = np.random.default_rng(seed)
@@ -95,6 +101,23 @@ def test_transition_probabilities(kind, monkeypatch):
     start = int(np.argmax(posterior))  # one or two components hold all cells
     drawn = many_sweeps(model, V, states[start], 100_000)
     assert p_value(frequencies(states, drawn, 4), T[start]) > MIN_P_VALUE
+
+
+def test_it_is_not_tried_in_vain(monkeypatch):
+    """Where the others have much weight the sweep is not made of `_try_listed`."""
+    monkeypatch.setattr(used_components, "_MOST_DRAWN", 0.5)
+
+    def wrong(*arguments):
+        labels, counts = arguments[2:4]
+        return used_components._Tried(labels, counts, jnp.asarray(True))
+
+    monkeypatch.setattr(used_components, "_try_listed", wrong)
+    moved = {}
+    for others in (1e-9, 0.02):
+        cell = state(0, others=others)
+        found, expected, _ = both(jax.random.key(0), *cell)
+        moved[others] = np.array_equal(found[0], expected[0])
+    assert moved == {1e-9: False, 0.02: True}
 
 
 def test_which_sweeps_try_it():

@@ -102,7 +102,7 @@ def test_means_are_over_all_steps(model):
 
 def test_the_time_is_kept(monkeypatch):
     """Warm-up ends when it has taken its part of the time, and the run when all is used up."""
-    clock = iter(np.arange(0.0, 1e6, 0.3))
+    clock = iter(np.arange(0.0, 1e6, 1.0))
     monkeypatch.setattr(chains.time, "perf_counter", lambda: next(clock))
     limits, steps = Rounds(max_seconds=30.0, max_draws=8), STEPS._replace(num_warmup=10_000)
     run, _ = in_rounds(9, rounds=limits, steps=steps)
@@ -139,3 +139,29 @@ def test_ctrl_c_in_a_young_round_gives_the_one_before(monkeypatch):
     renewed.clear()  # no Ctrl-C from here on
     whole = run_chains(jax.random.key(0), MODEL, V, STEPS._replace(num_samples=8)).draws
     np.testing.assert_array_equal(run.draws.samples["W"], whole.samples["W"])
+
+
+def test_ctrl_c_while_chains_are_compared_keeps_them():
+    def unsettled(draws):
+        raise KeyboardInterrupt
+
+    run = run_chains(jax.random.key(0), MODEL, V, STEPS, rounds=ENDLESS, unsettled=unsettled)
+    assert run.interrupted and run.draws.num_draws == 6
+
+
+def test_a_round_that_takes_too_long_gives_the_one_before(monkeypatch):
+    """The time is up after four draws of a round that was to have eight."""
+    late = chains._Run._is_late
+    monkeypatch.setattr(
+        chains._Run, "_is_late", lambda run: late(run) or (run.num_warmup > 2 and run.done >= 4)
+    )
+    renew = chains._Run._renew
+
+    def renew_slowly(run, length):
+        renew(run, length)
+        run.piece_size = 1
+
+    monkeypatch.setattr(chains._Run, "_renew", renew_slowly)
+    monkeypatch.setattr(chains, "next_round", lambda *_: chains.NextRound(8, True))
+    run, asked = in_rounds(2)
+    assert (run.num_warmup, run.num_steps, len(asked)) == (2, 6, 2)

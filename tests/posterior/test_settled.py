@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from nbmf_jax.inference.posterior_draws import PosteriorDraws
-from nbmf_jax.posterior.settled import split_r_hat, still_apart
+from nbmf_jax.posterior.settled import Settling, split_r_hat
 
 C, D, F, N, K = 8, 40, 12, 10, 3
 
@@ -38,18 +38,32 @@ def test_a_constant_has_settled():
     assert (split_r_hat(np.ones((4, 20, 2))) <= 1).all()
 
 
+def test_chains_that_never_move_are_apart():
+    assert split_r_hat(np.repeat([[0.0], [1.0], [2.0], [3.0]], 20, axis=1)) == np.inf
+
+
 def test_chains_that_agree_have_settled(rng):
-    assert still_apart(draws_of(rng)) == ""
+    assert Settling()(draws_of(rng)) == ""
 
 
 def test_what_is_apart_is_named(rng):
-    words = still_apart(draws_of(rng, spread=0.2, of_cells=0.011))
+    words = Settling()(draws_of(rng, spread=0.2, of_cells=0.011))
     assert "log joint (R-hat" in words and "W H (R-hat" in words and "cells" not in words
-    words = still_apart(draws_of(rng, of_cells=0.1))
+    words = Settling()(draws_of(rng, of_cells=0.1))
     assert words.startswith("cells by 0.0") and "some cells by 0.1" in words
-    assert "single chain" in still_apart(draws_of(rng, chains=1))
+    assert "single chain" in Settling()(draws_of(rng, chains=1))
 
 
 def test_modes_do_not_matter_if_the_mean_is_known_well(rng):
     """Chains that never agree, but so many of them that another run gives the same answer."""
-    assert still_apart(draws_of(rng, spread=0.2, of_cells=0.001)) == ""
+    settling, draws = Settling(), draws_of(rng, spread=0.2, of_cells=0.001)
+    assert "R-hat" in settling(draws)  # a longer round might bring it down
+    assert settling(draws) == ""  # it does not
+    known, unknown = Settling(), draws_of(rng, spread=0.2, of_cells=0.011)
+    assert "R-hat" in known(unknown) and "R-hat" in known(unknown)
+
+
+def test_a_longer_run_that_helps_goes_on(rng):
+    settling = Settling()
+    words = [settling(draws_of(rng, spread=spread, of_cells=0.001)) for spread in (0.4, 0.05)]
+    assert all("R-hat" in text for text in words)

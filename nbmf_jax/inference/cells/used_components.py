@@ -10,7 +10,8 @@ empty its weight is exactly theirs, since all their counters are 0:
 If no cell draws it, the labels are those that a sweep among all K components makes of the same
 random numbers, listed components first. If a cell does (rarely: it opens a component that had
 hardly any weight) the sweep is made again among all K, with the same random numbers. Either way
-the result is the sweep among all K: this is no approximation.
+the result is the sweep among all K, up to the rounding of sums: this is no approximation. Where the
+others have so much weight that a cell would probably draw them it is not tried.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ __all__ = ["can_list", "sweep_used"]
 
 _FEWEST_COMPONENTS = 40  # below, a sweep among all costs hardly more
 _SPARE = 2  # empty components that are listed at least
+_MOST_DRAWN = 0.5
 
 Sweep = Callable[[Key, Ones, Labels, Counts, Priors], tuple[Labels, Counts]]
 
@@ -60,7 +62,10 @@ def sweep_used(
 ) -> tuple[Labels, Counts]:
     """Draw every label once; `sweep_all` does it among the components that it is given."""
     order = _by_use(counts.sizes, priors.gamma[:, 0])
-    fits = all_chains_agree((counts.sizes > 0).sum() + _SPARE <= num_listed)
+    fits = (counts.sizes > 0).sum() + _SPARE <= num_listed
+    # About as many cells draw the others in a sweep: every row may open one of their components.
+    drawn = priors.gamma[order[num_listed:]].sum() * V.shape[0]
+    fits = all_chains_agree(fits & (drawn < _MOST_DRAWN))
 
     def among_listed() -> _Tried:
         return _try_listed(key, V, labels, counts, priors, order[:num_listed], sweep_all)

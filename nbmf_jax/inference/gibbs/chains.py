@@ -180,8 +180,13 @@ class _Run:
     def to_the_end(self, unsettled: Unsettled | None) -> None:
         """One round of the length that was asked for, and more where that is allowed."""
         self._advance_to(self.steps.num_samples)
+        self.before = None
         while self.rounds is not None and unsettled is not None and not self.interrupted:
-            self.apart = unsettled(self.draws())
+            try:
+                self.apart = unsettled(self.draws())
+            except KeyboardInterrupt:
+                self.interrupted = True
+                return
             spent = time.perf_counter() - self.began
             total = self.num_warmup + self.done
             following = next_round(self.rounds, spent, self.seconds_per_step, total)
@@ -190,6 +195,9 @@ class _Run:
             if following.renews:
                 self._renew(following.num_steps)
                 self._advance_to(following.num_steps)
+                if self.before is not None and self.done < self.before.done:
+                    self._return_to_the_round_before()  # it took longer than foreseen
+                self.before = None
             else:
                 self._advance_to(self.done + following.num_steps)
 

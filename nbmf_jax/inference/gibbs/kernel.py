@@ -92,9 +92,10 @@ class CollapsedGibbs(MCMCKernel):
     `init_params={"assignments": ...}` (with a leading chain axis for several chains), or from
     labels drawn given the means of a `VariationalPosterior`: `init_params=posterior`, and
     `posterior.for_chains(4)` for four chains. All of MCMC's chain methods work, and give the same
-    draws for the same keys (except that from 400 components on vectorised chains choose together
-    how to sweep: see `cells.rare_components`). Pass V as an array with NaN for missing: a
-    DataFrame works too, but is traced again at every run.
+    draws for the same keys (except that from 40 components on vectorised chains choose together
+    how to sweep, which changes the rounding: see `cells.used_components`, and
+    `cells.rare_components`). Pass V as an array with NaN for missing: a DataFrame works too, but
+    is traced again at every run.
 
     >>> import jax, nbmf_jax as nbmf
     >>> from numpyro.infer import MCMC

@@ -7,7 +7,7 @@ another one. What time is left then prolongs the last round. So at least half of
 kept, and the warm-up is long wherever the run is.
 
 The chains themselves know nothing of rounds: a run in rounds visits the same states as one of a
-fixed length.
+fixed length. How long it is may depend on the clock, and with it the result.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ def next_round(
         seconds_per_step: how long a step of all chains takes.
         num_steps: steps so far, warm-up included.
     """
-    left = int((rounds.max_seconds - seconds) / max(seconds_per_step, 1e-9))
-    if left >= num_steps:
+    fitting = (rounds.max_seconds - seconds) / max(seconds_per_step, 1e-9)
+    if fitting >= num_steps:
         return NextRound(num_steps, renews=True)
+    left = int(fitting)
     return NextRound(left if left > _LEAST_GAIN * num_steps else 0, renews=False)
