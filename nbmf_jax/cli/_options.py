@@ -24,7 +24,7 @@ Command = Callable[..., None]
 Decorator = Callable[[Command], Command]
 
 
-class Duration(click.ParamType[float]):
+class Duration(click.ParamType):  # type: ignore[type-arg]  # generic in newer click only
     """A time: seconds, or a number with one of the units s, m, h."""
 
     name = "time"

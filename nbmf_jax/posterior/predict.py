@@ -201,8 +201,7 @@ def _rao_blackwell(
 
     def add(total: jax.Array, z: jax.Array) -> tuple[jax.Array, None]:
         counts = assignments.assign(model, V, z).counts
-        factors = assignments.mean_factors(model, V.shape, counts)
-        return total + jnp.matmul(factors["W"], factors["H"], precision="highest"), None
+        return total + assignments.expected(model, V.shape, counts), None
 
     total, _ = lax.scan(add, jnp.zeros_like(V), jnp.asarray(labels))
     return total / len(labels)
