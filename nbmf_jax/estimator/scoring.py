@@ -22,26 +22,23 @@ from nbmf_jax.posterior.restore import kind_of
 
 __all__ = ["fold_in_rows", "halves", "is_seen"]
 
-_FOLD_IN_DRAWS = 20  # spread over all chains; the mean of a new row changes little with more
-_ROWS_AT_ONCE = 16  # new rows are padded to multiples, so that few shapes are compiled
+_FOLD_IN_DRAWS = 64  # spread over all chains
 
 
 def fold_in_rows(idata: Container, model: FactorModel, data: BinaryMatrix) -> FoldIn:
-    """Factor and probabilities of new rows, without random draws; columns are those of the fit."""
-    extra = -len(data.values) % _ROWS_AT_ONCE
-    padded = np.pad(data.values, ((0, extra), (0, 0)), constant_values=np.nan)
+    """Factor and probabilities of new rows, always the same; columns are those of the fit."""
     folded = fold_in_draws(
         idata,
         read_draws(idata),
-        BinaryMatrix(padded, [*range(len(padded))], data.column_labels),
-        variational=True,
+        data,
         num_draws=_FOLD_IN_DRAWS,
         # The container of a point estimate has no prior; others have theirs, learned or not.
         model=model if kind_of(idata) is None else None,
     )
     rows = pd.Index(data.row_labels, name=data.row_name, tupleize_cols=False)
-    factor, expected = (x.iloc[: len(rows)].set_axis(rows) for x in folded)
-    return FoldIn(factor, expected)
+    return folded._replace(
+        factor=folded.factor.set_axis(rows), expected=folded.expected.set_axis(rows)
+    )
 
 
 def is_seen(

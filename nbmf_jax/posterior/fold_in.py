@@ -2,10 +2,18 @@
 
 Each new row is explained by the components that were found, given its observed cells; its missing
 cells are predicted. The components do not learn from it: for that, fit again.
+
+With draws of a sampler, the answer is the mean over draws s of E[w_f | v_f, H_s, theta_s], theta
+the hyperparameters, which `inference/new_rows/particles.py` computes for each of them. A
+variational posterior or point estimate has one H, the mean E[H], and one answer given it. For a
+variational posterior this is no approximation: its columns of H are independent and the
+probability of a cell is linear in its column, so that p(v_f | w_f) with H integrated out is
+p(v_f | w_f, E[H]).
 """
 
 from __future__ import annotations
 
+import warnings
 from typing import NamedTuple
 
 import jax
@@ -16,15 +24,27 @@ from jaxtyping import Array, Float, Int
 
 from nbmf_jax.data.checks import check_count
 from nbmf_jax.data.matrix import BinaryMatrix, as_binary_matrix
-from nbmf_jax.inference.new_rows import average_over_draws
+from nbmf_jax.inference.new_rows.average import (
+    NewRows,
+    OtherFactor,
+    Settings,
+    average_over_draws,
+)
 from nbmf_jax.models.base import FactorModel, check_model
 from nbmf_jax.models.families import Factor
+from nbmf_jax.posterior.average import members_of
 from nbmf_jax.posterior.convert import Container, group, to_arviz
-from nbmf_jax.posterior.draws import Draws, check_draws
+from nbmf_jax.posterior.draws import Draws, check_draws, read_draws
+from nbmf_jax.posterior.predict import check_interval
 from nbmf_jax.posterior.restore import kind_of
 from nbmf_jax.posterior.sources import FactorPosterior
 
 __all__ = ["FoldIn", "fold_in", "fold_in_draws"]
+
+_SWEEPS = {"gibbs": 1, "cvb0": 50}  # default of `num_sweeps` by method
+_COPIES_OF_ONE = 16
+_DRAWS_OF_X = 4  # for intervals, given each draw of H
+_FEW_PARTICLES = 5.0  # effective ones, below which the answer for a row is doubtful
 
 
 class FoldIn(NamedTuple):
@@ -32,6 +52,9 @@ class FoldIn(NamedTuple):
 
     factor: pd.DataFrame  # posterior mean of the new rows of W (M, K), or columns of H (K, M)
     expected: pd.DataFrame  # (M, N), or (F, M): probability of a one in each of their cells
+    lower: pd.DataFrame | None  # credible interval of that probability, if asked for
+    upper: pd.DataFrame | None
+    effective: pd.Series  # (M,) effective number of particles, mean over draws; NaN for cvb0
 
 
 def fold_in(
@@ -40,8 +63,10 @@ def fold_in(
     *,
     axis: str = "row",
     method: str | None = None,
-    num_draws: int = 100,
-    num_sweeps: int = 50,
+    num_draws: int = 128,
+    num_sweeps: int | None = None,
+    num_particles: int = 64,
+    interval: float | None = None,
     key: jax.Array | None = None,
     model: FactorModel | None = None,
 ) -> FoldIn:
@@ -54,11 +79,20 @@ def fold_in(
         V_new: (M, N) new rows, or (F, M) new columns; 0, 1, NaN = missing. At the sides that are
             not new a DataFrame must have the labels of the fit.
         axis: "row" or "column": what is new.
-        method: "gibbs" draws labels given each of `num_draws` posterior draws, spread over all of
-            them (default for draws); "cvb0" iterates expected labels given the posterior means
-            of a variational posterior or point estimate (default for those), or given each draw.
-        num_draws: posterior draws to average over.
-        num_sweeps: sweeps (or iterations) for each draw.
+        method: "gibbs" (default) draws weighted labels of each new row (sequential importance
+            sampling with Gibbs sweeps), exact as the number of particles grows; "cvb0" iterates
+            expected labels, an approximation that is poor where a row has few components. Either
+            is done given each draw, or given the posterior mean of a variational posterior or
+            point estimate.
+        num_draws: posterior draws to average over, spread over all chains; with more than there
+            are, all of them.
+        num_sweeps: sweeps over the cells of a row after its particles have labels, over which
+            they are averaged (default 1); or iterations of cvb0 (default 50).
+        num_particles: weighted labellings of each new row given each draw, to begin with; rows
+            for which they are worth fewer than 16 equally weighted ones (`effective`) get up to
+            16 times as many. A warning says when that was not enough.
+        interval: probability of the equal-tailed credible interval of each cell's probability,
+            e.g. 0.9; only by "gibbs". For a variational posterior it is over draws of H too.
         key: JAX random key; by default `jax.random.key(0)`.
         model: the `BetaDir`, `DirBeta` or `DirDir` of the fit, where `result` does not know it.
 
@@ -70,29 +104,37 @@ def fold_in(
     """
     if axis not in ("row", "column"):
         raise ValueError(f"axis must be 'row' or 'column', got {axis!r}")
-    by_mean = method in (None, "cvb0") and isinstance(result, FactorPosterior)
-    method = _check_method(method, by_mean)
-    num_sweeps, num_draws = (
-        check_count(name, value)
-        for name, value in (("num_sweeps", num_sweeps), ("num_draws", num_draws))
-    )
+    settings, interval = _settings(method, num_sweeps, num_particles), check_interval(interval)
+    if interval is not None and settings.variational:
+        raise ValueError("method='cvb0' gives no interval: use method='gibbs'")
+    num_draws = check_count("num_draws", num_draws)
     key = jax.random.key(0) if key is None else key
-    samples_first = isinstance(result, FactorPosterior) and not by_mean
-    key_draws, key_labels = jax.random.split(key) if samples_first else (key, key)
-    idata = to_arviz(result, num_samples=1 if by_mean else num_draws, key=key_draws)
-    draws = check_draws(idata)
-    return fold_in_draws(
-        idata,
-        draws,
-        _check_new(V_new, axis, draws),
-        axis=axis,
-        variational=method == "cvb0",
-        num_draws=num_draws,
-        num_sweeps=num_sweeps,
-        key=key_labels,
-        model=model,
-        mean=result.mean() if by_mean and isinstance(result, FactorPosterior) else None,
-    )
+    key_draws, key_labels = jax.random.split(key)
+
+    def folded(mean: dict[str, jax.Array] | None, interval: float | None) -> FoldIn:
+        idata = to_arviz(result, num_samples=num_draws if mean is None else 1, key=key_draws)
+        draws = check_draws(idata)
+        new = _check_new(V_new, axis, draws)
+        return fold_in_draws(
+            idata,
+            draws,
+            new,
+            axis=axis,
+            settings=settings,
+            num_draws=num_draws,
+            interval=interval,
+            key=key_labels,
+            model=model,
+            mean=mean,
+        )
+
+    if not isinstance(result, FactorPosterior):
+        return folded(None, interval)
+    at_mean = folded(result.mean(), None)
+    if interval is None:
+        return at_mean
+    by_draws = folded(None, interval)
+    return at_mean._replace(lower=by_draws.lower, upper=by_draws.upper)
 
 
 def fold_in_draws(
@@ -101,36 +143,89 @@ def fold_in_draws(
     new: BinaryMatrix,
     *,
     axis: str = "row",
-    variational: bool = False,
-    num_draws: int = 100,
-    num_sweeps: int = 50,
+    settings: Settings = Settings(),  # noqa: B008 - immutable
+    num_draws: int = 128,
+    interval: float | None = None,
     key: jax.Array | None = None,
     model: FactorModel | None = None,
     mean: dict[str, jax.Array] | None = None,
 ) -> FoldIn:
     """`fold_in` of what was checked before: draws that fit the new rows or columns.
 
-    `mean`, W (F, K) and H (K, N), is used in place of the draws where it is given.
+    `mean`, W (F, K) and H (K, N), is used in place of the draws where it is given. Of an average of
+    models the factor is that of the model that is shown.
     """
     key = jax.random.key(0) if key is None else key
+    options = _Options(axis, settings, num_draws, interval, key, model, mean)
+    shown, *others = members_of(idata)
+    folded = _fold_in_one(idata, draws, new, options)
+    if not others:
+        return folded
+    rest = [_fold_in_one(member.idata, read_draws(member.idata), new, options) for member in others]
+    weights = [member.weight for member in (shown, *others)]
+
+    def weighted(tables: list[pd.DataFrame | None]) -> pd.DataFrame | None:
+        parts = [u * table for u, table in zip(weights, tables, strict=True) if table is not None]
+        return sum(parts[1:], parts[0]) if parts else None
+
+    names = ("expected", "lower", "upper")
+    tables = {name: weighted([getattr(x, name) for x in (folded, *rest)]) for name in names}
+    return folded._replace(**tables)  # type: ignore[arg-type]
+
+
+class _Options(NamedTuple):
+    """How new rows or columns are folded in, whatever the model."""
+
+    axis: str
+    settings: Settings
+    num_draws: int
+    interval: float | None
+    key: jax.Array
+    model: FactorModel | None
+    mean: dict[str, jax.Array] | None
+
+
+def _fold_in_one(idata: Container, draws: Draws, new: BinaryMatrix, options: _Options) -> FoldIn:
+    """New rows or columns of one model."""
+    axis, settings, num_draws, interval, key, model, mean = options
     chosen = np.linspace(0, len(draws.W) - 1, min(num_draws, len(draws.W))).round().astype(int)
     kind = _kind(idata, model)
     own = kind.W if axis == "row" else kind.H
-    prior = _prior(idata, model, own, axis, _orders(idata, draws), chosen)
     X = _other_factor(mean, axis, draws, chosen)
-    values = jnp.asarray(new.values if axis == "row" else new.values.T, X.dtype)
-    factor, expected = average_over_draws(
-        key, X, values, own.family, prior, num_sweeps=num_sweeps, variational=variational
-    )
-    return _labelled(np.asarray(factor), np.asarray(expected), axis, new, draws)
+    prior = _prior(idata, model, own, axis, _orders(idata, draws), chosen)
+    # A single H is used several times, each time with new particles.
+    copies = _COPIES_OF_ONE if len(X) == 1 and not settings.variational else 1
+    X, prior = jax.tree.map(lambda x: jnp.repeat(x.astype(X.dtype), copies, axis=0), (X, prior))
+    other = OtherFactor(X, own.family, prior)
+    quantiles = () if interval is None else ((1 - interval) / 2, (1 + interval) / 2)
+    settings = settings._replace(num_draws_of_x=_DRAWS_OF_X if quantiles else 0)
+    values = new.values if axis == "row" else new.values.T
+    found = average_over_draws(key, other, values, settings, quantiles)
+    _warn_of_few(found.effective, axis)
+    return _labelled(found, axis, new, draws)
 
 
-def _check_method(method: object, by_mean: bool) -> str:
-    if method is None:
-        return "cvb0" if by_mean else "gibbs"
+def _settings(method: object, num_sweeps: int | None, num_particles: int) -> Settings:
+    method = "gibbs" if method is None else method
     if method not in ("gibbs", "cvb0"):
         raise ValueError(f"method must be 'gibbs' or 'cvb0', got {method!r}")
-    return str(method)
+    sweeps = _SWEEPS[method] if num_sweeps is None else num_sweeps
+    return Settings(
+        variational=method == "cvb0",
+        num_sweeps=check_count("num_sweeps", sweeps),
+        num_particles=check_count("num_particles", num_particles),
+    )
+
+
+def _warn_of_few(effective: Float[np.ndarray, " M"], axis: str) -> None:
+    few = int((effective < _FEW_PARTICLES).sum())
+    if few:
+        warnings.warn(
+            f"{few} of {len(effective)} new {axis}s rest on fewer than {_FEW_PARTICLES:g} "
+            f"effective particles given a draw (the smallest: {np.nanmin(effective):.1f}): their "
+            f"probabilities are rough; give fold_in a larger num_particles",
+            stacklevel=3,
+        )
 
 
 def _check_new(V_new: object, axis: str, draws: Draws) -> BinaryMatrix:
@@ -219,20 +314,20 @@ def _other_factor(
     return jnp.asarray(factor)
 
 
-def _labelled(
-    factor: Float[np.ndarray, "M K"],
-    expected: Float[np.ndarray, "M N"],
-    axis: str,
-    new: BinaryMatrix,
-    draws: Draws,
-) -> FoldIn:
-    components = pd.RangeIndex(factor.shape[1], name="component")
-    if axis == "row":
-        return FoldIn(
-            pd.DataFrame(factor, new.row_labels, components),
-            pd.DataFrame(expected, new.row_labels, draws.columns),
-        )
+def _labelled(found: NewRows, axis: str, new: BinaryMatrix, draws: Draws) -> FoldIn:
+    components = pd.RangeIndex(found.x.shape[1], name="component")
+    labels = new.row_labels if axis == "row" else new.column_labels
+    others = pd.Index(draws.columns if axis == "row" else draws.rows)
+
+    def table(values: Float[np.ndarray, "M other"], other: pd.Index) -> pd.DataFrame:
+        frame = pd.DataFrame(values, labels, other)
+        return frame if axis == "row" else frame.T
+
+    lower, upper = (table(x, others) for x in found.ends) if found.ends else (None, None)
     return FoldIn(
-        pd.DataFrame(factor.T, components, new.column_labels),
-        pd.DataFrame(expected.T, draws.rows, new.column_labels),
+        factor=table(found.x, components),
+        expected=table(found.expected, others),
+        lower=lower,
+        upper=upper,
+        effective=pd.Series(found.effective, labels, name="effective"),
     )

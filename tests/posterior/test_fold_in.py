@@ -13,6 +13,7 @@ from scipy.special import betaln, gammaln
 
 import nbmf_jax as nbmf
 from nbmf_jax.posterior import convert
+from nbmf_jax.posterior.fold_in import _warn_of_few
 
 NAN = np.nan
 
@@ -146,6 +147,33 @@ def test_fit_of_a_sampler_predicts_hidden_cells_of_new_rows():
     assert nbmf.perplexity(found.expected, V_test) < nbmf.perplexity(guess, V_test) - 0.05
     assert found.factor.shape == (18, 5)
     np.testing.assert_allclose(found.factor.sum(axis=1), 1, rtol=1e-5)
+
+
+def test_intervals(variational):
+    women = runs.women()
+    hidden = women.iloc[:3].copy()
+    hidden.iloc[:, ::3] = NAN
+    for result in (nbmf.align_components(runs.idata()), variational):
+        found = nbmf.fold_in(result, hidden, interval=0.9, num_draws=50)
+        wide = nbmf.fold_in(result, hidden, interval=0.98, num_draws=50)
+        for table in (found.lower, found.upper):
+            assert list(table.index) == list(hidden.index)
+            assert list(table.columns) == list(hidden.columns)
+        assert (found.lower < found.upper).all(axis=None)
+        assert ((wide.lower <= found.lower) & (found.upper <= wide.upper)).all(axis=None)
+        inside = (found.lower <= found.expected) & (found.expected <= found.upper)
+        assert inside.to_numpy().mean() > 0.9  # a mean may lie outside of a skew interval
+        assert list(found.effective.index) == list(hidden.index) and (found.effective > 16).all()
+    with pytest.raises(ValueError, match="gives no interval"):
+        nbmf.fold_in(variational, hidden, method="cvb0", interval=0.9)
+    assert nbmf.fold_in(variational, hidden).lower is None
+    columns = nbmf.fold_in(variational, women.iloc[:, :2], axis="column", interval=0.9)
+    assert columns.upper.shape == (18, 2) and list(columns.upper.index) == list(women.index)
+
+
+def test_few_particles_are_told():
+    with pytest.warns(UserWarning, match="1 of 3 new rows rest on fewer than 5 effective"):
+        _warn_of_few(np.array([4.2, 30.0, NAN]), "row")
 
 
 def test_the_key_decides(variational):

@@ -1,0 +1,1 @@
+"""New rows of V given the other factor, without refitting."""
