@@ -13,7 +13,19 @@ from functools import cache
 from importlib import import_module
 from typing import Any, NamedTuple
 
-__all__ = ["METHODS", "MODELS", "PRIORS", "FactorPrior", "Method", "Model", "check_name", "find"]
+__all__ = [
+    "AVERAGE",
+    "AVERAGED",
+    "METHODS",
+    "MODELS",
+    "PRIORS",
+    "FactorPrior",
+    "Method",
+    "Model",
+    "check_name",
+    "find",
+    "models_of",
+]
 
 
 class FactorPrior(NamedTuple):
@@ -114,6 +126,15 @@ METHODS: dict[str, Method] = {
 }
 
 PRIORS = ("learned", "paper")
+
+AVERAGE = "average"
+"""What the estimator and the command line call the average of several models."""
+AVERAGED = ("beta-dir", "dir-beta")
+
+
+def models_of(name: object) -> tuple[str, ...]:
+    """The models that a name stands for: one, or those that are averaged."""
+    return AVERAGED if name == AVERAGE else (check_name("model", name, [*MODELS, AVERAGE]),)
 
 
 @cache

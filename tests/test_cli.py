@@ -281,7 +281,9 @@ def test_predict_new_rows(results, blocks, tmp_path):
     result = nbmf("predict", out, "--rows", tmp_path / "new.csv")
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
-    assert lines[0] == "row,column,observed,mean" and lines[1].startswith("new animal 0,trait 0,,")
+    assert lines[0] == "row,column,observed,mean,lower,upper" and lines[1].startswith(
+        "new animal 0,trait 0,,"
+    )
     new.iloc[:, :3].to_csv(tmp_path / "short.csv")
     refused = nbmf("predict", out, "--rows", tmp_path / "short.csv")
     assert refused.exit_code == 2 and "3 columns" in refused.output

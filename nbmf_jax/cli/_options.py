@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import click
 
-from nbmf_jax.registry import METHODS, MODELS, PRIORS
+from nbmf_jax.registry import AVERAGE, AVERAGED, METHODS, MODELS, PRIORS
 
 if TYPE_CHECKING:
     from nbmf_jax.data.files import ReadOptions
@@ -112,9 +112,10 @@ _TABLE_OPTIONS: list[Decorator] = [
 _FIT_OPTIONS: list[Decorator] = [
     click.option(
         "--model",
-        type=click.Choice(list(MODELS)),
+        type=click.Choice([*MODELS, AVERAGE]),
         default="beta-dir",
-        help=f"{'; '.join(f'{name}: {model.help}' for name, model in MODELS.items())}.",
+        help=f"{'; '.join(f'{name}: {model.help}' for name, model in MODELS.items())}; {AVERAGE}: "
+        f"{' and '.join(AVERAGED)}, weighed by how well they predict, which predicts best.",
     ),
     click.option(
         "--method",

@@ -79,11 +79,11 @@ def fit(
 
 def run_fit(matrix: BinaryMatrix, options: FitOptions, *, quiet: bool) -> NBMF:
     """Fit an estimator; prints its settings before the fit, and the convergence table after it."""
+    from nbmf_jax.estimator.job import describe_jobs
+
     estimator = _common.make_estimator(matrix, options)
     with _common.failing_in_words():
-        job = estimator._job(matrix)
-        K = job.model.num_components
-        say(f"{options.model}, up to {K} components; {job.describe()}", quiet=quiet)
+        say(describe_jobs(estimator._jobs(matrix)), quiet=quiet)
         try:
             estimator.fit(matrix)
         except KeyboardInterrupt:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from nbmf_jax.cli import _common
 from nbmf_jax.cli._common import FitOptions, TableOptions, say
+from nbmf_jax.registry import AVERAGE, METHODS
 
 if TYPE_CHECKING:
     import arviz as az
@@ -47,13 +50,14 @@ def predict(
     """Predict the blanks of SOURCE: row, column, observed, mean, lower, upper, standard_error.
 
     SOURCE is a folder that `nbmf fit` wrote (nothing is fitted again), or data as for `nbmf fit`,
-    which are fitted first. The CSV's mean is the probability of a one; lower and upper are the ends
+    which are fitted first (unless --model or --method say otherwise, by the average of models,
+    which predicts best). The CSV's mean is the probability of a one; lower and upper are the ends
     of its credible interval (--interval), how far the data determine it; standard_error is how far
     the run determines the mean: two runs differ by at most 2 sqrt(2) of it in about 95 % of the
     cells. It is empty for methods without chains.
 
     With --rows FILE the blanks of new rows are predicted, from the observed cells of these rows
-    and the components of SOURCE; there the CSV has a mean but no interval.
+    and the components of SOURCE; there the CSV has mean, lower and upper, but no standard_error.
 
     \b
         nbmf fit survey.csv --out survey && nbmf predict survey > blanks.csv
@@ -66,7 +70,7 @@ def predict(
         if new_rows is None:
             table = _cells(idata, all_cells, interval)
         else:
-            table = _new_cells(idata, new_rows, reading, all_cells)
+            table = _new_cells(idata, new_rows, reading, all_cells, interval)
         _write(table, out)
 
 
@@ -84,7 +88,15 @@ def _posterior(source: str, reading: TableOptions, options: FitOptions) -> az.In
     from nbmf_jax.cli.fit import run_fit
 
     matrix = _common.read_data(source, reading, quiet=True)
-    return run_fit(matrix, options, quiet=True).idata_
+    return run_fit(matrix, _for_prediction(options), quiet=True).idata_
+
+
+def _for_prediction(options: FitOptions) -> FitOptions:
+    """The model that predicts best, where none was asked for and the method can fit it."""
+    asked = click.get_current_context().get_parameter_source("model")
+    if asked is not ParameterSource.DEFAULT or not METHODS[options.method].sweeps:
+        return options
+    return replace(options, model=AVERAGE)
 
 
 def _cells(idata: az.InferenceData, all_cells: bool, interval: float) -> pd.DataFrame:
@@ -105,7 +117,7 @@ def _cells(idata: az.InferenceData, all_cells: bool, interval: float) -> pd.Data
 
 
 def _new_cells(
-    idata: az.InferenceData, source: str, options: TableOptions, all_cells: bool
+    idata: az.InferenceData, source: str, options: TableOptions, all_cells: bool, interval: float
 ) -> pd.DataFrame:
     """One row per blank (or per cell) of new rows, which are read from a file."""
     import numpy as np
@@ -114,11 +126,13 @@ def _new_cells(
     from nbmf_jax.posterior.fold_in import fold_in
 
     new = _common.read_data(source, options, quiet=True)
-    expected = fold_in(idata, new).expected.to_numpy()
+    folded = fold_in(idata, new, interval=interval)
     f, n = np.nonzero(np.ones(new.shape, bool) if all_cells else ~new.mask)
     rows, columns = (np.asarray(x, object) for x in (new.row_labels, new.column_labels))
     columns_of_table = {"row": rows[f], "column": columns[n], "observed": new.values[f, n]}
-    return pd.DataFrame({**columns_of_table, "mean": expected[f, n]})
+    found = {"mean": folded.expected, "lower": folded.lower, "upper": folded.upper}
+    probabilities = {name: np.asarray(table)[f, n] for name, table in found.items()}
+    return pd.DataFrame({**columns_of_table, **probabilities})
 
 
 def _write(table: pd.DataFrame, out: str) -> None:

@@ -14,9 +14,9 @@ from nbmf_jax.models.base import FactorModel
 from nbmf_jax.posterior.convert import Container
 from nbmf_jax.posterior.diagnose import Diagnosis
 from nbmf_jax.posterior.draws import Draws
-from nbmf_jax.registry import METHODS, check_name
+from nbmf_jax.registry import METHODS, check_name, models_of
 
-__all__ = ["Job", "Run", "make_job"]
+__all__ = ["Job", "Run", "describe_jobs", "make_jobs"]
 
 
 class Job(NamedTuple):
@@ -57,8 +57,36 @@ class Job(NamedTuple):
         )
 
 
-def make_job(options: Mapping[str, Any], data: BinaryMatrix) -> Job:
-    """Check the arguments of an `NBMF`, given by name, and fill in what they leave open."""
+def make_jobs(options: Mapping[str, Any], data: BinaryMatrix) -> dict[str, Job]:
+    """Check the arguments of an `NBMF`, given by name, and fill in what they leave open.
+
+    One job for each model that is asked for, by its name; those of an average share the time.
+    """
+    names = models_of(options["model"])
+    seconds = options["max_seconds"]
+    if len(names) > 1:
+        method = METHODS[check_name("method", options["method"], METHODS)]
+        if not method.sweeps:
+            raise ValueError(
+                f"model={options['model']!r} weighs models by leave-one-out, which "
+                f"{options['method']} does not know; use method='gibbs', or one of "
+                f"{', '.join(names)}"
+            )
+        seconds = seconds / len(names) if isinstance(seconds, int | float) else seconds
+    return {
+        name: _make_job({**options, "model": name, "max_seconds": seconds}, data) for name in names
+    }
+
+
+def describe_jobs(jobs: Mapping[str, Job]) -> str:
+    """What is going to be fitted, in a line."""
+    models = [f"{name}, up to {job.model.num_components} components" for name, job in jobs.items()]
+    described = dict.fromkeys(job.describe() for job in jobs.values())
+    of = "average of " if len(jobs) > 1 else ""
+    return f"{of}{' and '.join(models)}; {'; '.join(described)}"
+
+
+def _make_job(options: Mapping[str, Any], data: BinaryMatrix) -> Job:
     method = check_name("method", options["method"], METHODS)
     given = {name: options[name] for name in settings.HYPERPARAMETERS if name in options}
     model = settings.build_model(
@@ -95,3 +123,4 @@ class Run(NamedTuple):
     verdict: str
     converged: bool
     trace: dict[str, np.ndarray]  # by iteration, of methods that iterate
+    shown: str = ""  # of an average: the model whose draws and components these are

@@ -15,14 +15,16 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, v
 
 from nbmf_jax.data.matrix import BinaryMatrix, as_binary_matrix
 from nbmf_jax.estimator import settings, summary
-from nbmf_jax.estimator.job import Job, Run, make_job
+from nbmf_jax.estimator.average import fit_jobs
+from nbmf_jax.estimator.job import Job, Run, make_jobs
 from nbmf_jax.estimator.scoring import fold_in_rows, halves, is_seen
 from nbmf_jax.estimator.summary import Cells
 from nbmf_jax.models.hyperpriors import Hyperparameter
+from nbmf_jax.posterior.average import members_of
 from nbmf_jax.posterior.draws import read_draws
 from nbmf_jax.posterior.predict import expected_of
 from nbmf_jax.posterior.scores import perplexity
-from nbmf_jax.registry import METHODS, find
+from nbmf_jax.registry import METHODS
 
 __all__ = ["NBMF", "Table"]
 
@@ -40,7 +42,10 @@ class NBMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             are rows, columns in dir-beta, if fewer) for gibbs, cvb0 and bica, which prune; 4 for
             em, nuts and svi, which do not.
         model: "beta-dir" (rows of W on the simplex), "dir-beta" (columns of H on the simplex) or
-            "dir-dir" (both).
+            "dir-dir" (both). "average" fits beta-dir and dir-beta, each for half of the time, and
+            weighs them by how well they predict cells left out: it predicts best. Probabilities,
+            their intervals and standard errors are then those of the average; W_, H_, draws and
+            diagnostics are those of the model that predicts better alone.
         method: "gibbs" (exact, with uncertainty), "cvb0" (fast), "bica", "em" (maximum
             likelihood), "nuts" or "svi" (few components only).
         prior: "learned" or "paper" (alpha = beta = 1, gamma = 1/K); bica, em, nuts and svi cannot
@@ -90,7 +95,8 @@ class NBMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         verdict_: in words, what the fit can be used for; `converged_`: whether it is settled.
         diagnosis_: level, R-hat, ESS, standard errors and modes (see `diagnose`); None for methods
             without chains.
-        model_: the `BetaDir`, `DirBeta` or `DirDir` that was fitted.
+        model_: the `BetaDir`, `DirBeta` or `DirDir` that was fitted, or that an average shows.
+        weights_: of the models of an average, by name.
         n_iter_: sweeps or iterations done; `trace_` has what was traced by iteration.
         interrupted_: whether Ctrl-C ended sampling early.
         seconds_: how long the fit took; `seed_` is the seed it used; `settings_` says in words
@@ -151,19 +157,20 @@ class NBMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         data = self._read(X, reset=True)
         if self.method in METHODS:
             settings.use_cores(self.method, data.shape)
-        job = self._job(data)
+        jobs = self._jobs(data)
         self.seed_ = settings.seed_of(self.random_state)
         began = time.perf_counter()
-        run: Run = find(METHODS[self.method].fit)(jax.random.key(self.seed_), job)
+        run, self.settings_ = fit_jobs(jax.random.key(self.seed_), jobs)
         self.seconds_ = time.perf_counter() - began
         self.data_, self._labelled = data, _has_labels(X)
-        self.model_, self.settings_ = job.model, job.describe_run(run)
+        self.model_ = jobs[run.shown].model
+        self.weights_ = {member.name: member.weight for member in members_of(run.idata)}
         self._keep(run)
         return self
 
-    def _job(self, data: BinaryMatrix) -> Job:
-        """Everything about the fit besides the seed, checked."""
-        return make_job(self.get_params(deep=False), data)
+    def _jobs(self, data: BinaryMatrix) -> dict[str, Job]:
+        """Everything about the fit besides the seed, checked, by model."""
+        return make_jobs(self.get_params(deep=False), data)
 
     def _keep(self, run: Run) -> None:
         """Turn a run into the attributes of a fitted estimator."""
@@ -202,7 +209,9 @@ class NBMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def transform(self, X: object) -> np.ndarray:
         """(rows, K): posterior mean of W's rows for new rows of X, given the components.
 
-        Deterministic, and row by row. For the rows of the fit itself, `W_` is the better answer.
+        Exact given each of 64 draws, up to the noise of its particles (see `fold_in`), over which
+        it is averaged; the same in every call, and row by row. For the rows of the fit itself,
+        `W_` is the better answer.
         """
         data = self._read(X)
         return fold_in_rows(self.idata_, self.model_, data).factor.to_numpy(dtype=float)
@@ -210,7 +219,10 @@ class NBMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def predict_rows(self, X: object) -> Table:
         """(rows, columns): probability of a one in every cell of new rows, given observed cells.
 
-        For the rows of the fit `expected_` has it, and `predict_cells` its uncertainty.
+        W H is averaged over draws. `inverse_transform(transform(X))` is a product of two means
+        instead, which is poorer where the draws of H differ. For intervals use
+        `fold_in(fit, X, interval=0.9)`. For the rows of the fit `expected_` has it, and
+        `predict_cells` its uncertainty.
         """
         data = self._read(X)
         expected = fold_in_rows(self.idata_, self.model_, data).expected
@@ -218,7 +230,10 @@ class NBMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return expected if _has_labels(X) else expected.to_numpy(dtype=float)
 
     def inverse_transform(self, X: object) -> np.ndarray:
-        """(rows, columns): X @ H_, the probability of a one given rows of W."""
+        """(rows, columns): X @ H_, the probability of a one given rows of W.
+
+        For new rows `predict_rows` is the better answer: it averages W H, not W and H.
+        """
         check_is_fitted(self)
         W = np.asarray(X, dtype=float)
         K = self._n_features_out

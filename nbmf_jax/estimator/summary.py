@@ -11,14 +11,15 @@ from jaxtyping import Float, Int
 from nbmf_jax.data.matrix import BinaryMatrix
 from nbmf_jax.estimator.job import Run
 from nbmf_jax.posterior.align import MIN_SHARE
+from nbmf_jax.posterior.average import weighted
 from nbmf_jax.posterior.convert import Container, group
-from nbmf_jax.posterior.draws import Draws, check_draws
+from nbmf_jax.posterior.draws import Draws, check_draws, read_draws
 from nbmf_jax.posterior.predict import (
     FEW_CELLS,
     chain_expected_at,
     check_interval,
     expected_of,
-    intervals_of,
+    interval_ends,
 )
 from nbmf_jax.posterior.restore import data_of
 from nbmf_jax.posterior.standard_error import standard_error_at
@@ -139,12 +140,16 @@ def _few_cells(
 ) -> Float[np.ndarray, "3 cells"]:
     """Mean, lower and upper end, cell by cell."""
     ends = [(1 - interval) / 2, (1 + interval) / 2]
-    values = np.empty((3, len(f)))
-    values[0] = chain_expected_at(idata, draws, f, n).mean(0)
-    for i, (row, column) in enumerate(zip(f, n, strict=True)):
-        p = np.einsum("sk,sk->s", draws.W[:, row], draws.H[:, :, column])
-        values[1:, i] = np.quantile(p, ends)
-    return values
+
+    def quantiles(fit: Container) -> Float[np.ndarray, "2 cells"]:
+        draws, values = read_draws(fit), np.empty((2, len(f)))
+        for i, (row, column) in enumerate(zip(f, n, strict=True)):
+            p = np.einsum("sk,sk->s", draws.W[:, row], draws.H[:, :, column])
+            values[:, i] = np.quantile(p, ends)
+        return values
+
+    mean = chain_expected_at(idata, draws, f, n).mean(0)
+    return np.concatenate([mean[None], weighted(idata, quantiles)])
 
 
 def _many_cells(
@@ -156,5 +161,5 @@ def _many_cells(
 ) -> Float[np.ndarray, "3 cells"]:
     """The same, chosen from the whole matrix."""
     check_interval(interval)
-    parts = expected_of(idata, draws), *intervals_of(draws, interval)
+    parts = expected_of(idata, draws), *interval_ends(idata, interval)
     return np.stack([x[f, n] for x in parts])

@@ -30,6 +30,7 @@ __all__ = [
     "group",
     "is_container",
     "load",
+    "of_groups",
     "save",
     "to_arviz",
     "with_",
@@ -172,7 +173,12 @@ def group(idata: Container, name: str) -> xr.Dataset:
 def with_(idata: Container, **groups: xr.Dataset) -> Container:
     """A copy of the container with these groups (datasets) added or replaced; others are shared."""
     kept = {name: idata[name] for name in idata.groups()}
-    return az.InferenceData(**{**kept, **groups})
+    return of_groups(**{**kept, **groups})
+
+
+def of_groups(**groups: xr.Dataset) -> Container:
+    """A container of these groups."""
+    return az.InferenceData(**groups)
 
 
 def save(idata: Container, path: str | os.PathLike[str]) -> None:

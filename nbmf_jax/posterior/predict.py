@@ -24,8 +24,9 @@ from jaxtyping import Array, Float, Int, Integer
 from nbmf_jax.data.checks import check_count
 from nbmf_jax.inference import assignments
 from nbmf_jax.models.base import FactorModel
+from nbmf_jax.posterior.average import weighted
 from nbmf_jax.posterior.convert import Container, group, is_container, to_arviz
-from nbmf_jax.posterior.draws import Draws, check_draws
+from nbmf_jax.posterior.draws import Draws, check_draws, read_draws
 from nbmf_jax.posterior.groups import generator
 from nbmf_jax.posterior.restore import data_of, model_of
 from nbmf_jax.posterior.sources import FactorPosterior
@@ -39,6 +40,7 @@ __all__ = [
     "chain_products_at",
     "check_interval",
     "expected_of",
+    "interval_ends",
     "intervals_of",
     "mean_of_products",
     "predict",
@@ -90,7 +92,7 @@ def predict(
     idata = _container(result, num_samples, key, only_mean=interval is None and num_draws == 0)
     draws = check_draws(idata)
     frame = partial(pd.DataFrame, index=draws.rows, columns=draws.columns)
-    lower, upper = (None, None) if interval is None else map(frame, intervals_of(draws, interval))
+    lower, upper = (None, None) if interval is None else map(frame, interval_ends(idata, interval))
     return Prediction(
         mean=frame(
             np.asarray(result.expected())
@@ -205,6 +207,11 @@ def _rao_blackwell(
 
     total, _ = lax.scan(add, jnp.zeros_like(V), jnp.asarray(labels))
     return total / len(labels)
+
+
+def interval_ends(idata: Container, interval: float) -> Float[np.ndarray, "2 F N"]:
+    """Lower and upper end of the interval of every cell; of an average, weighted means of them."""
+    return weighted(idata, lambda fit: np.stack(intervals_of(read_draws(fit), interval)))
 
 
 def intervals_of(

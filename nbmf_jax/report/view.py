@@ -14,7 +14,7 @@ from nbmf_jax.data.matrix import BinaryMatrix
 from nbmf_jax.estimator import NBMF, summary
 from nbmf_jax.posterior.align import MIN_SHARE
 from nbmf_jax.posterior.draws import Draws, read_draws
-from nbmf_jax.posterior.predict import intervals_of
+from nbmf_jax.posterior.predict import interval_ends
 from nbmf_jax.posterior.sources import storable_labels
 
 __all__ = ["INTERVAL", "View", "view_of"]
@@ -49,7 +49,9 @@ def view_of(estimator: NBMF) -> View:
     shares = summary.shares_of(estimator.idata_, draws)
     names = summary.component_names(shares.shape[1])
     cells = partial(pd.DataFrame, index=rows, columns=columns, dtype=float)
-    ends = [None, None] if draws.is_point else [*map(cells, intervals_of(draws, INTERVAL))]
+    ends = (
+        [None, None] if draws.is_point else [*map(cells, interval_ends(estimator.idata_, INTERVAL))]
+    )
     return View(
         estimator=estimator,
         data=data,

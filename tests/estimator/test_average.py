@@ -1,0 +1,153 @@
+"""`model="average"`: Beta-Dir and Dir-Beta weighed by leave-one-out, through every door."""
+
+import jax
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import nbmf_jax as nbmf
+from nbmf_jax.cli import main
+from nbmf_jax.inference.gibbs import chains
+from nbmf_jax.posterior.average import average, members_of
+from nbmf_jax.posterior.convert import load, save, with_
+from nbmf_jax.posterior.draws import read_draws
+from nbmf_jax.posterior.fold_in import fold_in_draws
+from nbmf_jax.posterior.leave_one_out import leave_one_out
+from nbmf_jax.registry import AVERAGED
+
+SHORT = {"n_warmup": 10, "n_samples": 20, "n_sweeps": 1, "n_chains": 3, "prior": "paper"}
+
+
+def fitted(blocks, **options):
+    estimator = nbmf.NBMF(3, **{**SHORT, "random_state": 0, "progress_bar": False, **options})
+    return estimator.fit(blocks)
+
+
+@pytest.fixture(scope="module")
+def blanked(blocks):
+    table = blocks.astype(float)
+    table.iloc[0, 1] = np.nan
+    return table
+
+
+@pytest.fixture(scope="module")
+def fit(blanked):
+    return fitted(blanked, model="average")
+
+
+@pytest.fixture(scope="module")
+def members(blanked):
+    """The fits that are averaged, each alone: their keys are those that the average splits."""
+    fits = {}
+    for name, key in zip(AVERAGED, jax.random.split(jax.random.key(0), 2), strict=True):
+        estimator = nbmf.NBMF(3, **SHORT, model=name, random_state=0, progress_bar=False)
+        (job,) = estimator._jobs(nbmf.as_binary_matrix(blanked)).values()
+        run = chains.run_chains(key, job.model, job.data, job.steps)
+        fits[name] = nbmf.to_arviz(run.draws)
+    return fits
+
+
+def means(idata):
+    return np.asarray(idata["chain_means"]["expected"].transpose("chain", "row", "column"))
+
+
+def test_probabilities_are_the_weighted_mean(fit, members):
+    assert set(fit.weights_) == set(AVERAGED) and sum(fit.weights_.values()) == pytest.approx(1)
+    expected = sum(fit.weights_[name] * means(idata).mean(0) for name, idata in members.items())
+    np.testing.assert_allclose(np.asarray(fit.expected_), expected, rtol=1e-5)
+
+
+def test_weights_maximise_the_predictive_of_cells_left_out(fit, members):
+    log_p = np.stack([leave_one_out(members[name]).pointwise for name in AVERAGED])
+    p = np.exp(log_p[:, np.isfinite(log_p).all(0)])
+
+    def elpd(weight):
+        return np.log(weight * p[0] + (1 - weight) * p[1]).sum()
+
+    found, grid = elpd(fit.weights_[AVERAGED[0]]), np.linspace(0, 1, 201)
+    assert found >= max(map(elpd, grid)) - 0.02
+
+
+def test_standard_errors_are_those_of_pairs_of_chains(fit, members):
+    pairs = sum(fit.weights_[name] * means(idata) for name, idata in members.items())
+    ratio = np.asarray(fit.standard_error_) / pairs.std(0, ddof=1)
+    np.testing.assert_allclose(ratio, ratio[0, 0], rtol=1e-3)
+
+
+def test_shows_the_model_that_predicts_better_alone(fit, members):
+    elpd = {name: leave_one_out(idata).elpd for name, idata in members.items()}
+    best = max(elpd, key=elpd.get)
+    assert fit.model_.name == best == next(iter(fit.weights_))
+    assert f"those of {best}" in fit.verdict_ and "average of" in fit.verdict_
+
+
+def test_cells_and_new_rows(fit, blanked):
+    cell = fit.predict_cells().iloc[0]
+    assert cell["mean"] == pytest.approx(np.asarray(fit.expected_)[0, 1])
+    assert 0 < cell["lower"] < cell["mean"] < cell["upper"] < 1
+    everything = fit.predict_cells("all")
+    np.testing.assert_allclose(everything["lower"][1], cell["lower"], rtol=1e-4)
+    rows = fit.predict_rows(blanked.iloc[:2])
+    expected = 0
+    for name, weight, idata in members_of(fit.idata_):
+        posterior = idata["posterior"].copy()
+        posterior.attrs = {key: x for key, x in posterior.attrs.items() if key != "average"}
+        alone, new = with_(idata, posterior=posterior), nbmf.as_binary_matrix(blanked.iloc[:2])
+        assert len(members_of(alone)) == 1 and name in fit.weights_
+        expected += weight * fold_in_draws(alone, read_draws(alone), new).expected
+    np.testing.assert_allclose(rows, expected, rtol=1e-4)
+
+
+def test_survives_a_file(fit, blanked, tmp_path):
+    save(fit.idata_, tmp_path / "average.nc")
+    loaded = load(tmp_path / "average.nc")
+    before, after = members_of(fit.idata_), members_of(loaded)
+    assert [(x.name, x.weight) for x in before] == [(x.name, x.weight) for x in after]
+    one, two = (nbmf.predict(idata, interval=0.8) for idata in (fit.idata_, loaded))
+    for x, y in zip(one[:3], two[:3], strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+def test_one_of_equal_models_is_no_better(members):
+    name, idata = next(iter(members.items()))
+    twice = average({name: idata, "dir-dir": idata})
+    assert [member.weight for member in members_of(twice)] == pytest.approx([0.5, 0.5])
+    np.testing.assert_allclose(means(twice), means(idata), rtol=1e-6)
+
+
+def test_other_methods_are_refused(blanked):
+    with pytest.raises(ValueError, match="average.*cvb0 does not know; use method='gibbs'"):
+        fitted(blanked, model="average", method="cvb0")
+    with pytest.raises(ValueError, match="model must be one of .*average, got 'mean'"):
+        fitted(blanked, model="mean")
+
+
+def test_ctrl_c_in_the_first_fit_leaves_out_the_second(blanked, monkeypatch):
+    def wait(pieces):
+        for piece in pieces:
+            piece.result()
+        if run_steps.append(1) or len(run_steps) == 4:  # 1 + 4 + 16 steps, 10 of them warm-up
+            raise KeyboardInterrupt
+
+    run_steps: list[int] = []
+    monkeypatch.setattr(chains, "wait", wait)
+    fit = fitted(blanked, model="average")
+    assert fit.interrupted_ and fit.model_.name == AVERAGED[0]
+    assert "average" not in fit.verdict_ and fit.verdict_.startswith("Stopped after")
+
+
+def test_command_line(blanked, tmp_path):
+    blanked.to_csv(tmp_path / "table.csv")
+    options = ["--components", 2, "--warmup", 5, "--samples", 8, "--chains", 2, "--prior", "paper"]
+    run = CliRunner().invoke(main, [*map(str, ["predict", tmp_path / "table.csv", *options])])
+    blanks = int(blanked.isna().sum().sum())
+    assert run.exit_code == 0 and len(run.stdout.splitlines()) == 1 + blanks
+    assert "average of beta-dir" in run.stderr and "dir-beta" in run.stderr
+    alone = ["predict", tmp_path / "table.csv", "--model", "beta-dir", *options]
+    run = CliRunner().invoke(main, [*map(str, alone)])
+    assert run.exit_code == 0 and "average" not in run.stderr
+    out = tmp_path / "out"
+    fit = ["fit", tmp_path / "table.csv", "--model", "average", "--out", out, *options]
+    run = CliRunner().invoke(main, [*map(str, fit)])
+    assert run.exit_code == 0 and "Probabilities are the average of" in run.output
+    assert "Probabilities are the average of" in (out / "report.html").read_text()
