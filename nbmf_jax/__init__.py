@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from nbmf_jax.inference.variational.guide import ConjugateGuide as ConjugateGuide
     from nbmf_jax.inference.variational.stochastic_cvb0 import stochastic_cvb0 as stochastic_cvb0
     from nbmf_jax.models import HDP as HDP
+    from nbmf_jax.models import BaseRates as BaseRates
     from nbmf_jax.models import BetaDir as BetaDir
     from nbmf_jax.models import DirBeta as DirBeta
     from nbmf_jax.models import DirDir as DirDir
@@ -46,6 +47,7 @@ _HOME = {
     "DirBeta": "nbmf_jax.models",
     "DirDir": "nbmf_jax.models",
     "HDP": "nbmf_jax.models",
+    "BaseRates": "nbmf_jax.models",
     "NBMF": "nbmf_jax.estimator",
     "NBMFBlock": "nbmf_jax.inference.gibbs.block",
     "PointEstimate": "nbmf_jax.inference.results",

@@ -125,7 +125,7 @@ METHODS: dict[str, Method] = {
     "svi": Method("nbmf_jax.estimator.methods:fit_svi", "stochastic variational inference"),
 }
 
-PRIORS = ("learned", "paper")
+PRIORS = ("learned", "rates", "paper")
 
 AVERAGE = "average"
 """What the estimator and the command line call the average of several models."""

@@ -91,7 +91,8 @@ prior_option = click.option(
     "--prior",
     type=click.Choice(PRIORS),
     default="learned",
-    help="learned from the data, or the paper's fixed one (gamma = 1/K, alpha = beta = 1).",
+    help="learned from the data; rates: learned, with a base rate of ones for every column "
+    "(beta-dir) or row (dir-beta); or the paper's fixed one (gamma = 1/K, alpha = beta = 1).",
 )
 
 _TABLE_OPTIONS: list[Decorator] = [

@@ -47,8 +47,8 @@ def _averaged(runs: Mapping[str, Run]) -> Run:
     weights = " and ".join(f"{member.name} (weight {member.weight:.2f})" for member in members)
     stopped = "Stopped by Ctrl-C. " if any(run.interrupted for run in runs.values()) else ""
     words = (
-        f"{stopped}Probabilities are the average of {weights}; components and R-hat are those of "
-        f"{shown}, which predicts better alone. {diagnosis.verdict}"
+        f"{stopped}Probabilities are the average of {weights}, of log odds; components and "
+        f"R-hat are those of {shown}, which predicts better alone. {diagnosis.verdict}"
     )
     return runs[shown]._replace(
         idata=idata,

@@ -6,6 +6,7 @@ One place for these decisions, all of them functions of the shape of the data.
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 
 import numpy as np
 import numpyro
@@ -16,7 +17,7 @@ from nbmf_jax.inference.gibbs.rounds import Rounds, Steps
 from nbmf_jax.models.base import FactorModel
 from nbmf_jax.models.hyperpriors import Hyperparameter
 from nbmf_jax.models.presets import preset
-from nbmf_jax.registry import METHODS, MODELS, check_name, find
+from nbmf_jax.registry import METHODS, MODELS, PRIORS, check_name, find
 
 __all__ = [
     "HYPERPARAMETERS",
@@ -99,11 +100,9 @@ def build_model(
 ) -> FactorModel:
     """The model of an estimator: a preset, with the hyperparameters that were given."""
     K = num_components(requested, check_name("model", model, MODELS), method, shape)
-    ready = preset(
-        model, K, "paper" if prior == "learned" and not METHODS[method].learns else prior
-    )
-    names = type(ready).parameter_names()
     given = {name: value for name, value in given.items() if value is not None}
+    ready = preset(model, K, _prior_for(method, prior, given))
+    names = type(ready).parameter_names()
     foreign = [name for name in given if name not in names]
     if foreign:
         raise ValueError(
@@ -113,6 +112,21 @@ def build_model(
         return ready
     values = {name: given.get(name, getattr(ready, name)) for name in names}
     return type(ready)(K, **values)  # type: ignore[call-arg]
+
+
+def _prior_for(method: str, prior: str, given: Collection[str]) -> str:
+    """What can be had of the prior that was asked for."""
+    check_name("prior", prior, PRIORS)
+    if not METHODS[method].learns:
+        return "paper"
+    betas = {
+        name
+        for model in MODELS.values()
+        for x in (model.W, model.H)
+        if x.family == "beta"
+        for name in x.parameters
+    }
+    return "learned" if prior == "rates" and betas & set(given) else prior
 
 
 def use_cores(method: str, shape: Shape) -> None:

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from nbmf_jax.data.matrix import BinaryMatrix
 from nbmf_jax.estimator.job import Run
 from nbmf_jax.posterior.align import MIN_SHARE
-from nbmf_jax.posterior.average import weighted
+from nbmf_jax.posterior.average import pooled
 from nbmf_jax.posterior.convert import Container, group
 from nbmf_jax.posterior.draws import Draws, check_draws, read_draws
 from nbmf_jax.posterior.predict import (
@@ -149,7 +149,7 @@ def _few_cells(
         return values
 
     mean = chain_expected_at(idata, draws, f, n).mean(0)
-    return np.concatenate([mean[None], weighted(idata, quantiles)])
+    return np.concatenate([mean[None], pooled(idata, quantiles)])
 
 
 def _many_cells(

@@ -13,7 +13,15 @@ from numpyro.distributions import Distribution
 from nbmf_jax.inference.types import Key, Shape, Values
 from nbmf_jax.models.base import FactorModel
 from nbmf_jax.models.families import BETA, Factor
-from nbmf_jax.models.hyperpriors import BASE_WEIGHTS, HDP, OF_HDP, Prior, start_value
+from nbmf_jax.models.hyperpriors import (
+    BASE_RATES,
+    BASE_WEIGHTS,
+    HDP,
+    OF_HDP,
+    BaseRates,
+    Prior,
+    start_value,
+)
 
 __all__ = ["beta_parameters", "check_hyperparameters", "start_values"]
 
@@ -22,7 +30,7 @@ def check_hyperparameters(model: FactorModel, shape: Shape) -> None:
     """Raise where a hyperparameter does not fit V, or cannot be learned."""
     for factor in (model.W, model.H):
         _check_learnable(model, factor)
-    model.given(start_values(jax.random.key(0), model)).priors(shape)
+    model.given(start_values(jax.random.key(0), model, shape)).priors(shape)
 
 
 def _check_learnable(model: FactorModel, factor: Factor) -> None:
@@ -37,19 +45,31 @@ def _check_learnable(model: FactorModel, factor: Factor) -> None:
         )
 
 
-def start_values(key: Key, model: FactorModel) -> Values:
+def start_values(key: Key, model: FactorModel, shape: Shape) -> Values:
     """Where a chain starts: at the priors' means, with equal base weights (the paper's setting)."""
     values: Values = {}
     for name, prior in model.learned.items():
-        if not isinstance(prior, HDP):
+        if isinstance(prior, HDP):
+            values |= _start_of_base_measure(key, prior, model.num_components)
+        elif isinstance(prior, BaseRates):
+            values |= _start_of_rates(key, prior, model.line_of(name, shape)[1])
+        else:
             values[name] = _start(key, name, prior)
-            continue
-        K = model.num_components
-        values[BASE_WEIGHTS] = jnp.full(K, 1 / K, jnp.result_type(float))
-        for part in OF_HDP:
-            if isinstance(getattr(prior, part), Distribution):
-                values[part] = _start(key, part, getattr(prior, part))
     return values
+
+
+def _start_of_base_measure(key: Key, hdp: HDP, K: int) -> Values:
+    priors = {part: getattr(hdp, part) for part in OF_HDP}
+    learned = {part: prior for part, prior in priors.items() if isinstance(prior, Distribution)}
+    weights = jnp.full(K, 1 / K, jnp.result_type(float))
+    return {BASE_WEIGHTS: weights, **{part: _start(key, part, x) for part, x in learned.items()}}
+
+
+def _start_of_rates(key: Key, rates: BaseRates, length: int) -> Values:
+    values = {name: _start(key, name, prior) for name, prior in rates.learned.items()}
+    numbers = rates.numbers(values)
+    mean = numbers["rate_ones"] / (numbers["rate_ones"] + numbers["rate_zeros"])
+    return {**values, BASE_RATES: jnp.full(length, mean, jnp.result_type(float))}
 
 
 def _start(key: Key, name: str, prior: Prior) -> Array:

@@ -3,6 +3,6 @@
 from nbmf_jax.models.beta_dir import BetaDir
 from nbmf_jax.models.dir_beta import DirBeta
 from nbmf_jax.models.dir_dir import DirDir
-from nbmf_jax.models.hyperpriors import HDP
+from nbmf_jax.models.hyperpriors import HDP, BaseRates
 
-__all__ = ["HDP", "BetaDir", "DirBeta", "DirDir"]
+__all__ = ["HDP", "BaseRates", "BetaDir", "DirBeta", "DirDir"]

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from nbmf_jax.models.families import DIRICHLET, FAMILIES, Factor
+from nbmf_jax.models.families import BETA, DIRICHLET, FAMILIES, Factor
 from nbmf_jax.models.hyperparameters import (
     check_hyperparameter,
     check_num_components,
@@ -25,12 +25,16 @@ from nbmf_jax.models.hyperparameters import (
     value_key,
 )
 from nbmf_jax.models.hyperpriors import (
+    BASE_RATES,
     HDP,
+    BaseRates,
     Hyperparameter,
     Prior,
     concentration_of,
     is_learned,
+    rate_parameters,
     sample_hdp,
+    sample_rates,
     sample_site,
     short,
 )
@@ -39,7 +43,7 @@ from nbmf_jax.models.pytrees import new_without_checks, register_immutable
 from nbmf_jax.models.sites import observe, sample_H, sample_V, sample_W
 from nbmf_jax.registry import MODELS
 
-__all__ = ["FactorModel", "check_model"]
+__all__ = ["FactorModel", "betas_or_rates", "check_model"]
 
 
 class FactorModel:
@@ -92,6 +96,7 @@ class FactorModel:
             checked = check_hyperparameter(value, name, K, self._component_axis(name))
             object.__setattr__(self, name, checked)
         self._check_base_measure()
+        self._check_base_rates()
 
     def _check_base_measure(self) -> None:
         shared = [name for name, prior in self.learned.items() if isinstance(prior, HDP)]
@@ -102,6 +107,22 @@ class FactorModel:
             )
         if len(shared) > 1:
             raise ValueError("only one of gamma and eta can be an HDP")
+
+    def _check_base_rates(self) -> None:
+        """Base rates stand for both parameters of a factor of Betas, never for one alone."""
+        for factor in (self.W, self.H):
+            given = [isinstance(getattr(self, name), BaseRates) for name in factor.parameters]
+            if any(given) and not (all(given) and factor.family is BETA):
+                name = factor.parameters[given.index(True)]
+                raise ValueError(
+                    f"{name} cannot be BaseRates by itself: give `rates=` in place of alpha and "
+                    f"beta of BetaDir or DirBeta"
+                )
+
+    @classmethod
+    def line_of(cls, name: str, shape: tuple[int, ...]) -> tuple[str, int]:
+        """What a hyperparameter's factor has for every component, row or column, and how many."""
+        return ("row", shape[0]) if name in cls.W.parameters else ("column", shape[1])
 
     @classmethod
     def parameter_names(cls) -> tuple[str, ...]:
@@ -140,7 +161,12 @@ class FactorModel:
         return hash(self._key())
 
     def __repr__(self) -> str:
-        arguments = (f"{name}={short(getattr(self, name))}" for name in self.parameter_names())
+        values = dict(zip(self.parameter_names(), self._values(), strict=True))
+        shown = {
+            "rates" if isinstance(value, BaseRates) else name: value
+            for name, value in values.items()
+        }
+        arguments = (f"{name}={short(value)}" for name, value in shown.items())
         return f"{type(self).__name__}({self.num_components}, {', '.join(arguments)})"
 
     @property
@@ -167,9 +193,19 @@ class FactorModel:
             value = getattr(self, name)
             if isinstance(value, HDP):
                 return concentration_of(value, values)
+            if isinstance(value, BaseRates):
+                return self._of_rates(name, value, values)
             return above_zero(jnp.asarray(values[name])) if is_learned(value) else value
 
         return self._of_values(self.num_components, tuple(map(fixed, self.parameter_names())))
+
+    def _of_rates(
+        self, name: str, rates: BaseRates, values: Mapping[str, Array | np.ndarray | float]
+    ) -> jax.Array:
+        """c m or c (1 - m) as a matrix, the same for all components: (F, K) or (K, N)."""
+        factor, axis = (self.W, -1) if name in self.W.parameters else (self.H, -2)
+        of_lines = rate_parameters(rates, values)[factor.parameters.index(name)]
+        return jnp.repeat(jnp.expand_dims(of_lines, axis), self.num_components, axis)
 
     def priors(self, shape: tuple[int, ...]) -> dict[str, jax.Array]:
         """Hyperparameters for a matrix of this shape, component-major: (K, length) or (K, 1)."""
@@ -195,7 +231,7 @@ class FactorModel:
     ) -> tuple[jax.Array, jax.Array]:
         """The NumPyro model: samples W and H, observes V, returns (W, H)."""
         data = observe(V, shape)
-        W, H = self._sample_hyperparameters().sample_factors(data.shape)
+        W, H = self._sample_hyperparameters(data.shape).sample_factors(data.shape)
         sample_V(bernoulli_mean(W, H), data)
         return W, H
 
@@ -208,16 +244,19 @@ class FactorModel:
         A missing cell has a label here too, drawn from its prior.
         """
         data = observe(V, shape)
-        W, H = self._sample_hyperparameters().sample_factors(data.shape)
+        W, H = self._sample_hyperparameters(data.shape).sample_factors(data.shape)
         sample_V(self._sample_labels(W, H), data)
         return W, H
 
-    def _sample_hyperparameters(self) -> Self:
+    def _sample_hyperparameters(self, shape: tuple[int, ...]) -> Self:
         """Sample those that are learned; return the model with them fixed."""
         sites: dict[str, jax.Array] = {}
         for name, prior in self.learned.items():
             if isinstance(prior, HDP):
                 sites |= sample_hdp(prior, self.num_components)
+            elif isinstance(prior, BaseRates):
+                if BASE_RATES not in sites:  # they stand for two hyperparameters
+                    sites |= sample_rates(prior, *self.line_of(name, shape))
             else:
                 sites[name] = sample_site(name, prior)
         return self.given(sites)
@@ -235,6 +274,19 @@ class FactorModel:
     def transposed(self) -> FactorModel:
         """The model of V transposed: the same beliefs with W and H exchanged."""
         raise NotImplementedError(f"{self.title} has no model of the transposed matrix")
+
+
+def betas_or_rates(
+    alpha: Hyperparameter, beta: Hyperparameter, rates: BaseRates | None
+) -> tuple[Hyperparameter, Hyperparameter]:
+    """The two hyperparameters of a factor of Betas: as given, or base rates in their place."""
+    if rates is None:
+        return alpha, beta
+    if not isinstance(rates, BaseRates):
+        raise TypeError(f"rates must be BaseRates(...), got {rates!r}")
+    if not all(isinstance(x, float) and x == 1 for x in (alpha, beta)):  # the defaults
+        raise ValueError("give either rates, or alpha and beta: rates stand for both")
+    return rates, rates
 
 
 def check_model(model: object) -> FactorModel:

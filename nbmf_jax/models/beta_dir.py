@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, ClassVar
 import jax
 import jax.numpy as jnp
 
-from nbmf_jax.models.base import FactorModel
+from nbmf_jax.models.base import FactorModel, betas_or_rates
 from nbmf_jax.models.hyperparameters import transpose
-from nbmf_jax.models.hyperpriors import Hyperparameter
+from nbmf_jax.models.hyperpriors import BaseRates, Hyperparameter
 from nbmf_jax.models.sites import pick_component, sample_row_labels
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ class BetaDir(FactorModel, name="beta-dir"):
         beta: Beta parameter for zeros in H: a number, K numbers, or (K, N).
         gamma: Dirichlet parameter of W's rows: a number, K numbers, or (F, K). None means 1/K
             each, the paper's nonparametric setting, where unneeded components stay empty.
+        rates: in place of alpha and beta, a base rate of ones for every column: `BaseRates`.
 
     Calling the object, `model(V)` or `model(shape=(F, N))`, is the NumPyro model. With NUTS and
     SVI keep K <= 10 and concentrations >= 0.3: beyond that float32 underflows at the edge of
@@ -58,7 +59,9 @@ class BetaDir(FactorModel, name="beta-dir"):
         alpha: Hyperparameter = 1.0,
         beta: Hyperparameter = 1.0,
         gamma: Hyperparameter | None = None,
+        rates: BaseRates | None = None,
     ) -> None:
+        alpha, beta = betas_or_rates(alpha, beta, rates)
         self._setup(num_components, alpha=alpha, beta=beta, gamma=gamma)
 
     def transposed(self) -> DirBeta:

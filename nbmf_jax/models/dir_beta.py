@@ -12,10 +12,10 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from nbmf_jax.models.base import FactorModel
+from nbmf_jax.models.base import FactorModel, betas_or_rates
 from nbmf_jax.models.beta_dir import BetaDir
 from nbmf_jax.models.hyperparameters import transpose
-from nbmf_jax.models.hyperpriors import Hyperparameter
+from nbmf_jax.models.hyperpriors import BaseRates, Hyperparameter
 from nbmf_jax.models.sites import pick_component, sample_column_labels
 
 __all__ = ["DirBeta"]
@@ -30,6 +30,7 @@ class DirBeta(FactorModel, name="dir-beta"):
         beta: Beta parameter for zeros in W: a number, K numbers, or (F, K).
         eta: Dirichlet parameter of H's columns: a number, K numbers, or (K, N). None means 1/K
             each, the paper's nonparametric setting.
+        rates: in place of alpha and beta, a base rate of ones for every row: `BaseRates`.
 
     >>> DirBeta(4).transposed() == BetaDir(4)
     True
@@ -53,7 +54,9 @@ class DirBeta(FactorModel, name="dir-beta"):
         alpha: Hyperparameter = 1.0,
         beta: Hyperparameter = 1.0,
         eta: Hyperparameter | None = None,
+        rates: BaseRates | None = None,
     ) -> None:
+        alpha, beta = betas_or_rates(alpha, beta, rates)
         self._setup(num_components, alpha=alpha, beta=beta, eta=eta)
 
     def transposed(self) -> BetaDir:

@@ -3,10 +3,14 @@
     BetaDir(K, alpha=Gamma(1, 1), beta=Gamma(1, 1))        alpha ~ Gamma(1, 1), beta ~ Gamma(1, 1)
     BetaDir(K, gamma=HDP(concentration=g0, base_concentration=g1))
                                     b ~ Dirichlet(g1 / K, ...),  w_f ~ Dirichlet(g0 b)
+    BetaDir(K, rates=BaseRates(strength=c, ones=a, zeros=b))
+                                    m_n ~ Beta(a, b),  h_kn ~ Beta(c m_n, c (1 - m_n))
 
 A distribution of shape () is one value for all components, one of shape (K,) a value for each. The
 second form is the hierarchical Dirichlet process (Teh et al. 2006) truncated at K components: rows
-share the base weights b, so that components which no row needs stay empty in all of them.
+share the base weights b, so that components which no row needs stay empty in all of them. The
+third does for a factor of Betas what the second does for one on the simplex: components share what
+is common in each column.
 """
 
 from __future__ import annotations
@@ -28,16 +32,21 @@ from nbmf_jax.models.likelihood import above_zero
 from nbmf_jax.models.pytrees import register_immutable
 
 __all__ = [
+    "BASE_RATES",
     "BASE_WEIGHTS",
     "HDP",
     "OF_HDP",
+    "OF_RATES",
+    "BaseRates",
     "Hyperparameter",
     "Prior",
     "check_learned",
     "concentration_of",
     "is_learned",
     "log_prior",
+    "rate_parameters",
     "sample_hdp",
+    "sample_rates",
     "sample_site",
     "short",
     "start_value",
@@ -45,6 +54,8 @@ __all__ = [
 
 BASE_WEIGHTS = "base_weights"
 OF_HDP = ("concentration", "base_concentration")
+BASE_RATES = "base_rates"
+OF_RATES = {"rate_strength": "strength", "rate_ones": "ones", "rate_zeros": "zeros"}  # by site
 
 
 @dataclass(frozen=True)
@@ -78,14 +89,71 @@ class HDP:
 
 register_immutable(HDP, OF_HDP)
 
-Prior: TypeAlias = Distribution | HDP
-Hyperparameter: TypeAlias = float | Sequence[float] | np.ndarray | jax.Array | Distribution | HDP
+
+_POSITIVE = dist.Gamma(1.0, 1.0)
+_WIDE = dist.Gamma(1.0, 0.1)
+
+
+@dataclass(frozen=True)
+class BaseRates:
+    """A base rate of ones for every line of a factor of Betas, shared by all components.
+
+        m_n ~ Beta(a, b),  h_kn ~ Beta(c m_n, c (1 - m_n))
+
+    A component then has to say only where it departs from what is common in a column (rows in
+    `DirBeta`), which helps where columns differ much in how many ones they have.
+
+    Args:
+        strength: c; large values make all components alike. A number, or a distribution of one
+            positive number if it is to be learned.
+        ones: a, a number or a distribution.
+        zeros: b, a number or a distribution.
+
+    Given as `rates` of `BetaDir` or `DirBeta`, in place of alpha and beta. The sample sites are
+    `base_rates`, (N,) in `BetaDir` and (F,) in `DirBeta`, and, those of them that are learned,
+    `rate_strength`, `rate_ones` and `rate_zeros`.
+
+    >>> import nbmf_jax as nbmf
+    >>> nbmf.BetaDir(100, rates=nbmf.BaseRates(strength=0.5, ones=1.0, zeros=3.0), gamma=0.1)
+    BetaDir(100, gamma=0.1, rates=BaseRates(strength=0.5, ones=1, zeros=3))
+    """
+
+    strength: float | jax.Array | Distribution = _POSITIVE
+    ones: float | jax.Array | Distribution = _WIDE
+    zeros: float | jax.Array | Distribution = _WIDE
+
+    def __post_init__(self) -> None:
+        for name in OF_RATES.values():
+            _check_scalar(getattr(self, name), name)
+
+    def __repr__(self) -> str:
+        arguments = (f"{name}={short(getattr(self, name))}" for name in OF_RATES.values())
+        return f"BaseRates({', '.join(arguments)})"
+
+    @property
+    def learned(self) -> dict[str, Distribution]:
+        """Priors of those of the three numbers that are learned, by the names of their sites."""
+        priors = {site: getattr(self, name) for site, name in OF_RATES.items()}
+        return {site: prior for site, prior in priors.items() if isinstance(prior, Distribution)}
+
+    def numbers(self, values: Mapping[str, Array | np.ndarray | float]) -> dict[str, Array]:
+        """All three by the names of their sites, learned or fixed."""
+        return {
+            site: jnp.asarray(values.get(site, getattr(self, name)))
+            for site, name in OF_RATES.items()
+        }
+
+
+register_immutable(BaseRates, tuple(OF_RATES.values()))
+
+Prior: TypeAlias = Distribution | HDP | BaseRates
+Hyperparameter: TypeAlias = float | Sequence[float] | np.ndarray | jax.Array | Prior
 """What a user may give: a number, K numbers, a matrix, or a prior if it is to be learned."""
 
 
 def is_learned(value: object) -> bool:
     """Whether a hyperparameter is to be learned."""
-    return isinstance(value, Distribution | HDP)
+    return isinstance(value, Distribution | HDP | BaseRates)
 
 
 def _check_scalar(value: object, name: str) -> None:
@@ -106,7 +174,7 @@ def _check_scalar(value: object, name: str) -> None:
 
 def check_learned(prior: Prior, name: str, num_components: int) -> Prior:
     """Refuse priors from which no positive hyperparameter can be learned."""
-    if isinstance(prior, HDP):
+    if isinstance(prior, HDP | BaseRates):
         return prior
     what = f"{name} ~ {type(prior).__name__}"
     if prior.shape() not in ((), (num_components,)):
@@ -209,11 +277,28 @@ def concentration_of(
     return above_zero(g0[..., None] * jnp.asarray(values[BASE_WEIGHTS]))
 
 
+def sample_rates(rates: BaseRates, line: str, length: int) -> dict[str, jax.Array]:
+    """The sample sites of base rates; `line` is what has one each: row or column."""
+    sites = {name: sample_site(name, prior) for name, prior in rates.learned.items()}
+    numbers = rates.numbers(sites)
+    prior = dist.Beta(numbers["rate_ones"], numbers["rate_zeros"]).expand([length]).to_event(1)
+    return {**sites, BASE_RATES: numpyro.sample(BASE_RATES, prior, infer={"event_dims": [line]})}
+
+
+def rate_parameters(
+    rates: BaseRates, values: Mapping[str, Array | np.ndarray | float]
+) -> tuple[Float[Array, "*batch lines"], Float[Array, "*batch lines"]]:
+    """c m and c (1 - m), the Beta parameters of every line; never 0."""
+    c, m = jnp.asarray(values.get("rate_strength", rates.strength)), jnp.asarray(values[BASE_RATES])
+    c = c[..., None]
+    return above_zero(c * m), above_zero(c * (1 - m))
+
+
 def short(value: Hyperparameter) -> str:
     """How a hyperparameter is shown."""
     if isinstance(value, float):
         return f"{value:.6g}"
-    if isinstance(value, HDP):
+    if isinstance(value, HDP | BaseRates):
         return repr(value)
     if isinstance(value, Distribution):
         inner = getattr(value, "base_dist", None)

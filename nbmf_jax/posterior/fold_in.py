@@ -32,7 +32,8 @@ from nbmf_jax.inference.new_rows.average import (
 )
 from nbmf_jax.models.base import FactorModel, check_model
 from nbmf_jax.models.families import Factor
-from nbmf_jax.posterior.average import members_of
+from nbmf_jax.models.hyperpriors import BASE_RATES, OF_RATES
+from nbmf_jax.posterior.average import members_of, pool_of
 from nbmf_jax.posterior.convert import Container, group, to_arviz
 from nbmf_jax.posterior.draws import Draws, check_draws, read_draws
 from nbmf_jax.posterior.predict import check_interval
@@ -157,19 +158,21 @@ def fold_in_draws(
     """
     key = jax.random.key(0) if key is None else key
     options = _Options(axis, settings, num_draws, interval, key, model, mean)
-    shown, *others = members_of(idata)
+    _, *others = members_of(idata)
     folded = _fold_in_one(idata, draws, new, options)
     if not others:
         return folded
     rest = [_fold_in_one(member.idata, read_draws(member.idata), new, options) for member in others]
-    weights = [member.weight for member in (shown, *others)]
+    pool = pool_of(idata)
 
-    def weighted(tables: list[pd.DataFrame | None]) -> pd.DataFrame | None:
-        parts = [u * table for u, table in zip(weights, tables, strict=True) if table is not None]
-        return sum(parts[1:], parts[0]) if parts else None
+    def pooled(name: str) -> pd.DataFrame | None:
+        tables = [getattr(x, name) for x in (folded, *rest)]
+        if tables[0] is None:
+            return None
+        first = tables[0]
+        return pd.DataFrame(pool([x.to_numpy() for x in tables]), first.index, first.columns)
 
-    names = ("expected", "lower", "upper")
-    tables = {name: weighted([getattr(x, name) for x in (folded, *rest)]) for name in names}
+    tables = {name: pooled(name) for name in ("expected", "lower", "upper")}
     return folded._replace(**tables)  # type: ignore[arg-type]
 
 
@@ -192,11 +195,14 @@ def _fold_in_one(idata: Container, draws: Draws, new: BinaryMatrix, options: _Op
     kind = _kind(idata, model)
     own = kind.W if axis == "row" else kind.H
     X = _other_factor(mean, axis, draws, chosen)
-    prior = _prior(idata, model, own, axis, _orders(idata, draws), chosen)
+    rates = _rates(idata, own, chosen) if model is None else ()
+    prior = () if rates else _prior(idata, model, own, axis, _orders(idata, draws), chosen)
     # A single H is used several times, each time with new particles.
     copies = _COPIES_OF_ONE if len(X) == 1 and not settings.variational else 1
-    X, prior = jax.tree.map(lambda x: jnp.repeat(x.astype(X.dtype), copies, axis=0), (X, prior))
-    other = OtherFactor(X, own.family, prior)
+    X, prior, rates = jax.tree.map(
+        lambda x: jnp.repeat(x.astype(X.dtype), copies, axis=0), (X, prior, rates)
+    )
+    other = OtherFactor(X, own.family, prior, rates)
     quantiles = () if interval is None else ((1 - interval) / 2, (1 + interval) / 2)
     settings = settings._replace(num_draws_of_x=_DRAWS_OF_X if quantiles else 0)
     values = new.values if axis == "row" else new.values.T
@@ -284,6 +290,22 @@ def _prior(
         return jnp.asarray(np.broadcast_to(fixed, K)[orders[chosen]])
 
     return tuple(values(name) for name in own.parameters)
+
+
+def _rates(
+    idata: Container, own: Factor, chosen: Int[np.ndarray, " D"]
+) -> tuple[Float[Array, " D"], ...]:
+    """c, a and b of base rates in the chosen draws, if the new vectors have base rates."""
+    posterior, constants = group(idata, "posterior"), group(idata, "constant_data")
+    if own.family.on_simplex or BASE_RATES not in posterior:
+        return ()
+
+    def values(name: str) -> Float[Array, " D"]:
+        if name in posterior:
+            return jnp.asarray(posterior[name].to_numpy().ravel()[chosen])
+        return jnp.full(len(chosen), constants[name].to_numpy().ravel()[0])
+
+    return tuple(map(values, OF_RATES))
 
 
 def _fixed_value(

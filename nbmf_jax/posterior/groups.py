@@ -16,7 +16,7 @@ from numpyro.infer import Predictive
 from nbmf_jax.data.matrix import BinaryMatrix
 from nbmf_jax.inference.posterior_draws import Arrays, PosteriorDraws
 from nbmf_jax.models.base import FactorModel
-from nbmf_jax.models.hyperpriors import HDP
+from nbmf_jax.models.hyperpriors import BASE_RATES, HDP, BaseRates, concentration_of
 from nbmf_jax.models.likelihood import inside
 from nbmf_jax.posterior.sources import Labels
 
@@ -77,13 +77,10 @@ def build(draws: PosteriorDraws, labels: Labels, wanted: Wanted) -> Groups:
 
 def _with_concentrations(draws: PosteriorDraws) -> Arrays:
     """Add the Dirichlet parameter that the draws of a shared base measure stand for."""
-    model = draws.model
-    learned = model.learned if isinstance(model, FactorModel) else {}
-    shared = [name for name, prior in learned.items() if isinstance(prior, HDP)]
-    if not shared or not isinstance(model, FactorModel):
-        return draws.samples
-    fixed = model.given(draws.samples)
-    return {**draws.samples, **{name: np.asarray(getattr(fixed, name)) for name in shared}}
+    learned = draws.model.learned if isinstance(draws.model, FactorModel) else {}
+    shared = {name: prior for name, prior in learned.items() if isinstance(prior, HDP)}
+    drawn = {name: concentration_of(hdp, draws.samples) for name, hdp in shared.items()}
+    return {**draws.samples, **{name: np.asarray(x) for name, x in drawn.items()}}
 
 
 def check_size(
@@ -114,9 +111,21 @@ def _constants(draws: PosteriorDraws) -> Arrays:
             if name not in draws.model.learned:
                 value = getattr(draws.model, name)
                 constants[name] = _by_component(value, draws.model.num_components)
+        constants |= _fixed_of_rates(draws.model)
     if draws.data is not None:
         constants["mask"] = draws.data.mask
     return constants
+
+
+def _fixed_of_rates(model: FactorModel) -> Arrays:
+    """Numbers that base rates are made of, where they are not learned."""
+    rates = [prior for prior in model.learned.values() if isinstance(prior, BaseRates)][:1]
+    return {
+        site: np.asarray(number, dtype=float)
+        for prior in rates
+        for site, number in prior.numbers(dict.fromkeys(prior.learned, np.nan)).items()
+        if site not in prior.learned
+    }
 
 
 def _by_component(value: float | np.ndarray, K: int) -> np.ndarray:
@@ -126,11 +135,14 @@ def _by_component(value: float | np.ndarray, K: int) -> np.ndarray:
 
 def _dims(draws: PosteriorDraws) -> dict[str, Dims]:
     K = draws.samples["W"].shape[-1]
-    of_components = {
-        name: ["component"]  # a learned hyperparameter
-        for name, values in draws.samples.items()
-        if values.shape[2:] == (K,)
-    }
+    of_components = (
+        {
+            name: ["component"]  # a learned hyperparameter
+            for name, values in draws.samples.items()
+            if values.shape[2:] == (K,)
+        }
+        | _dims_of_rates(draws)
+    )
     assignments = draws.statistics.get("assignments")
     both_labels = assignments is not None and assignments.ndim == 5  # z and c of Dir-Dir
     return {
@@ -142,6 +154,17 @@ def _dims(draws: PosteriorDraws) -> dict[str, Dims]:
     }
 
 
+def _dims_of_rates(draws: PosteriorDraws) -> Dims:
+    """Base rates belong to columns or rows, though there may be as many components."""
+    if not isinstance(draws.model, FactorModel):
+        return {}
+    for name, prior in draws.model.learned.items():
+        if isinstance(prior, BaseRates):
+            line, _ = draws.model.line_of(name, draws.shape)
+            return {BASE_RATES: [line]}
+    return {}
+
+
 def _constant_dims(draws: PosteriorDraws) -> Dims:
     if not isinstance(draws.model, FactorModel):
         return {}
@@ -151,7 +174,7 @@ def _constant_dims(draws: PosteriorDraws) -> Dims:
         if value.ndim < 2
         else (["row", "component"] if name in of_W else ["component", "column"])
         for name, value in _constants(draws).items()
-        if name != "mask"
+        if name != "mask" and value.ndim
     }
 
 

@@ -24,7 +24,7 @@ from jaxtyping import Array, Float, Int, Integer
 from nbmf_jax.data.checks import check_count
 from nbmf_jax.inference import assignments
 from nbmf_jax.models.base import FactorModel
-from nbmf_jax.posterior.average import weighted
+from nbmf_jax.posterior.average import pooled
 from nbmf_jax.posterior.convert import Container, group, is_container, to_arviz
 from nbmf_jax.posterior.draws import Draws, check_draws, read_draws
 from nbmf_jax.posterior.groups import generator
@@ -210,8 +210,8 @@ def _rao_blackwell(
 
 
 def interval_ends(idata: Container, interval: float) -> Float[np.ndarray, "2 F N"]:
-    """Lower and upper end of the interval of every cell; of an average, weighted means of them."""
-    return weighted(idata, lambda fit: np.stack(intervals_of(read_draws(fit), interval)))
+    """Lower and upper end of the interval of every cell; of an average, pooled."""
+    return pooled(idata, lambda fit: np.stack(intervals_of(read_draws(fit), interval)))
 
 
 def intervals_of(

@@ -8,6 +8,18 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
+from hyperparameter_cases import (
+    GRID,
+    LOG_STEP,
+    MIN_P,
+    PRIOR,
+    assert_moments,
+    log_prior,
+    log_rising,
+    moments,
+    run_lanes,
+    table_distribution,
+)
 from numpyro.diagnostics import effective_sample_size
 from numpyro.infer import MCMC
 from scipy import stats
@@ -26,48 +38,9 @@ from nbmf_jax.inference.gibbs.concentrations import (
 )
 
 NAN = np.nan
-LANES = 4000  # independent chains, so that standard errors need no effective sample size
-PRIOR = dist.Gamma(2.0, 1.5)
-MIN_P = 1e-6  # false-failure rate of a Kolmogorov-Smirnov test
-
 L = np.array([[3, 0, 5, 1], [0, 0, 1, 4], [2, 0, 0, 2]], np.float32)  # (K, F); row 1 has no cell
 A = np.array([[2, 0, 3, 3], [1, 0, 4, 0]], np.float32)
 B = np.array([[0, 1, 0, 1], [3, 5, 0, 4]], np.float32)
-
-
-def log_rising(x, count):
-    return gammaln(x + count) - gammaln(x)
-
-
-def moments(log_p, *grids):
-    """Mean and variance of each coordinate of a density given on the product of the grids."""
-    p = np.exp(log_p - log_p.max())
-    p /= p.sum()
-    means = [float((p * g).sum()) for g in grids]
-    return means, [float((p * (g - m) ** 2).sum()) for g, m in zip(grids, means, strict=True)]
-
-
-def assert_moments(draws, mean, variance):
-    """Draws of independent lanes."""
-    draws = np.asarray(draws, float)
-    z_mean = (draws.mean() - mean) / np.sqrt(variance / len(draws))
-    squared = (draws - mean) ** 2
-    z_variance = (squared.mean() - variance) / (squared.std() / np.sqrt(len(draws)))
-    assert abs(z_mean) < MAX_Z
-    assert abs(z_variance) < MAX_Z
-
-
-def run_lanes(update, start, steps=25):
-    """`LANES` independent chains of `update(key, value)`; their last values."""
-
-    @jax.jit
-    @jax.vmap
-    def lane(key):
-        return jax.lax.scan(lambda x, k: (update(k, x), None), start, jax.random.split(key, steps))[
-            0
-        ]
-
-    return jax.device_get(lane(jax.random.split(jax.random.key(0), LANES)))
 
 
 @pytest.mark.parametrize(
@@ -97,14 +70,6 @@ def test_tails_and_rise_are_ratios_of_gamma_functions():
     exact = (log_rising(new[:, None], counts) - log_rising(now[:, None], counts)).sum(1)
     np.testing.assert_allclose(found, exact, rtol=1e-5)
     assert np.array_equal(tails(jnp.asarray(counts), 9, by_component=False)[0], T.sum(0))
-
-
-GRID = np.exp(np.linspace(np.log(1e-4), np.log(40), 160))
-LOG_STEP = np.log(GRID)  # a grid in the logarithm: its density has a factor x
-
-
-def log_prior(x):
-    return stats.gamma(2.0, scale=1 / 1.5).logpdf(x)
 
 
 def test_one_dirichlet_parameter_against_quadrature():
@@ -176,15 +141,6 @@ def test_one_beta_parameter_while_the_other_is_fixed_for_each_component():
         )["alpha"]
 
     assert_moments(run_lanes(update, jnp.asarray(1.0)), mean, variance)
-
-
-def table_distribution(count, theta):
-    """P(m tables) of `count` customers: a sum of independent Bernoulli variables."""
-    p = np.ones(1)
-    for j in range(count):
-        opens = theta / (theta + j)
-        p = np.convolve(p, [1 - opens, opens])
-    return p
 
 
 LABELS = np.array([[0, 0, 1, 0, 2, 0], [1, 1, 2, 1, 1, 1], [2, 2, 2, 2, 0, 2]])  # 2: missing, K = 2

@@ -125,7 +125,7 @@ def test_no_chain_of_dir_dir_is_trapped(prior, worst):
     def fit(key):
         key_start, key_sweeps = jax.random.split(key)
         start = labelled.assign(model, V, labelled.initial_assignments(key_start, model, V))
-        values = start_values(key_start, model)
+        values = start_values(key_start, model, V.shape)
         end, values = sweep_and_learn(key_sweeps, model, V, start, values, num_sweeps=400)
         mean = labelled.mean_factors(model.given(values), V.shape, end.counts)
         return mean["W"] @ mean["H"]

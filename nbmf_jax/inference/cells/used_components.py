@@ -45,10 +45,10 @@ class _Tried(NamedTuple):
 def can_list(counts: Counts, priors: Priors) -> bool:
     """Whether a sweep among some of the components is worth trying; known from the shapes.
 
-    One weight serves the components that are not listed only if they are alike in all rows and
-    columns.
+    The weight of the components that are not listed may differ from column to column (base rates),
+    but must be the same in all rows.
     """
-    return len(counts.L) >= _FEWEST_COMPONENTS and all(x.shape[1] == 1 for x in priors)
+    return len(counts.L) >= _FEWEST_COMPONENTS and priors.gamma.shape[1] == 1
 
 
 def sweep_used(
@@ -121,7 +121,14 @@ def _with_others(priors: Priors, listed: Int[Array, " C"]) -> Priors:
     alpha_of_others = jnp.where(total > 0, of_ones, 1)
     beta_of_others = jnp.where(total > 0, jnp.maximum(total - of_ones, 0), 1)
     of_others = total, alpha_of_others, beta_of_others
-    return Priors(*(jnp.append(x[listed], y, 0) for x, y in zip(priors, of_others, strict=True)))
+    return Priors(*(_below(x[listed], y) for x, y in zip(priors, of_others, strict=True)))
+
+
+def _below(table: Float[Array, "C #N"], line: Float[Array, "1 #N"]) -> Float[Array, "D #N"]:
+    """The table with one more line, both as wide as the wider one."""
+    width = max(table.shape[1], line.shape[1])
+    wide = (jnp.broadcast_to(x, (len(x), width)) for x in (table, line))
+    return jnp.concatenate([*wide])
 
 
 def _in_order(

@@ -3,9 +3,9 @@
     b ~ Dirichlet(g1 / K, ...),  w_f ~ Dirichlet(g0 b),  z_fn ~ Discrete(w_f)
 
 With w integrated out, row f's labels of component k are seated at m_fk tables, a number with the
-Chinese-restaurant-table distribution: the j-th of them (j = 0, 1, ...) opens a table with
-probability g0 b_k / (g0 b_k + j). Given m_k = sum_f m_fk everything is conjugate or one-dimensional
-(Teh, Jordan, Beal & Blei 2006, section 5.3 and appendix):
+Chinese-restaurant-table distribution (`seating`) of concentration g0 b_k. Given m_k = sum_f m_fk
+everything is conjugate or one-dimensional (Teh, Jordan, Beal & Blei 2006, section 5.3 and
+appendix):
 
     b  | m  ~ Dirichlet(g1 / K + m_k)
     g0 | m  ~ p(g0) g0^m prod_f G(g0) / G(g0 + n_f),                      m = sum_k m_k
@@ -19,14 +19,13 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 from jaxtyping import Array, Float, Integer
 from numpyro.distributions import Distribution
 
 from nbmf_jax.inference._numerics.log_gamma import draw_log_gammas
 from nbmf_jax.inference._numerics.slice_sampling import slice_sample
-from nbmf_jax.inference._numerics.xla import draw_uniforms
 from nbmf_jax.inference.gibbs.concentrations import rise, tails
+from nbmf_jax.inference.gibbs.seating import opened
 from nbmf_jax.inference.types import Key, Values
 from nbmf_jax.models.families import DIRICHLET
 from nbmf_jax.models.hyperpriors import BASE_WEIGHTS, HDP, OF_HDP, concentration_of, log_prior
@@ -51,23 +50,10 @@ def update_base_measure(
 def draw_tables(
     key: Key, labels: Integer[Array, "F N"], concentration: Float[Array, " K"]
 ) -> Float[Array, " K"]:
-    """Numbers of tables m_k, given the concentration g0 b.
-
-    Column after column, all rows at once: `seen` counts the labels of each row so far.
-    """
-    F, N = labels.shape
-    K, rows = len(concentration), jnp.arange(F)
-    theta = jnp.append(concentration, 1)  # one more line for missing cells, dropped at the end
-
-    def column(seen: Array, cells: tuple[Array, Array]) -> tuple[Array, Array]:
-        z, u = cells
-        j = seen.at[z, rows].get(mode="promise_in_bounds")
-        opens = u * (theta[z] + j) < theta[z]
-        return seen.at[z, rows].add(1, mode="promise_in_bounds"), opens
-
-    z = labels.T.astype(jnp.int32)
-    uniforms = draw_uniforms(key, (N, F), theta.dtype)
-    _, opens = lax.scan(column, jnp.zeros((K + 1, F), theta.dtype), (z, uniforms))
+    """Numbers of tables m_k, given the concentration g0 b."""
+    K, z = len(concentration), labels.T.astype(jnp.int32)
+    theta = jnp.append(concentration, 1)  # one more for missing cells
+    opens = opened(key, z, K, lambda k: theta[k])
     return jnp.zeros_like(theta).at[z.ravel()].add(opens.ravel().astype(theta.dtype))[:K]
 
 

@@ -2,7 +2,7 @@
 
 Given the labels (and nothing else) the hyperparameters of the two factors are independent; W and H
 are integrated out. `values` are named as the model's sample sites. How a hyperparameter is drawn
-depends on the family of its factor: `concentrations` and `base_measure` do it.
+depends on the family of its factor: `concentrations`, `base_measure` and `base_rates` do it.
 """
 
 from __future__ import annotations
@@ -11,22 +11,23 @@ from typing import NamedTuple
 
 import jax
 from jax import lax
-from jaxtyping import Array, Integer
+from jaxtyping import Array, Bool, Integer
 
 from nbmf_jax.inference.assignments import Assigned, labels_of
 from nbmf_jax.inference.cells.factors import by_factor
 from nbmf_jax.inference.gibbs import sampler
 from nbmf_jax.inference.gibbs.base_measure import update_base_measure
+from nbmf_jax.inference.gibbs.base_rates import update_base_rates
 from nbmf_jax.inference.gibbs.concentrations import (
     update_beta_parameters,
     update_dirichlet_parameter,
 )
 from nbmf_jax.inference.learned_values import beta_parameters
 from nbmf_jax.inference.orientation import orientation_of
-from nbmf_jax.inference.types import Key, Labels, Matrix, Tables, Values
+from nbmf_jax.inference.types import Key, Labels, Matrix, Ones, Tables, Values
 from nbmf_jax.models.base import FactorModel
 from nbmf_jax.models.families import BETA, DIRICHLET, Factor
-from nbmf_jax.models.hyperpriors import HDP
+from nbmf_jax.models.hyperpriors import HDP, BaseRates
 
 __all__ = [
     "sweep_and_learn",
@@ -49,7 +50,7 @@ def sweep_and_learn(
         assigned, values = state
         key_sweep, key_values = jax.random.split(key)
         assigned = sampler.advance(key_sweep, model.given(values), V, assigned)
-        return (assigned, update(key_values, model, values, assigned)), None
+        return (assigned, update(key_values, model, V, values, assigned)), None
 
     keys = sampler.keys_of_sweeps(key, num_sweeps)
     state, _ = lax.scan(body, (assigned, values), keys)
@@ -61,6 +62,7 @@ class _Side(NamedTuple):
 
     factor: Factor
     labels: Integer[Array, "lines others"]  # its lines are rows (W) or columns (H) of V
+    ones: Bool[Array, "lines others"]
     counts: Tables
 
     @property
@@ -69,18 +71,22 @@ class _Side(NamedTuple):
         return self.labels.shape[1]
 
 
-def update(key: Key, model: FactorModel, values: Values, assigned: Assigned) -> Values:
-    """Draw every learned hyperparameter from its conditional given the labels."""
+def update(key: Key, model: FactorModel, V: Matrix, values: Values, assigned: Assigned) -> Values:
+    """Draw every learned hyperparameter from its conditional given V and the labels."""
     turn = orientation_of(model)
-    upright, labels = turn.model(model), labels_of(model, assigned.assignments)
-    new = _update(key, upright, turn.names(model, values), labels, assigned.counts)
+    upright, ones = turn.model(model), turn.matrix(V) == 1
+    labels = labels_of(model, assigned.assignments)
+    new = _update(key, upright, turn.names(model, values), ones, labels, assigned.counts)
     return turn.names(upright, new)
 
 
-def _update(key: Key, model: FactorModel, values: Values, labels: Labels, counts: Tables) -> Values:
+def _update(
+    key: Key, model: FactorModel, values: Values, ones: Ones, labels: Labels, counts: Tables
+) -> Values:
     key_W, key_H = jax.random.split(key)
     of_W, of_H = by_factor(model, counts)
-    rows, columns = _Side(model.W, labels[0], of_W), _Side(model.H, labels[-1].T, of_H)
+    rows = _Side(model.W, labels[0], ones, of_W)
+    columns = _Side(model.H, labels[-1].T, ones.T, of_H)
     new = _UPDATES[model.W.family](key_W, model, values, rows)
     return new | _UPDATES[model.H.family](key_H, model, values, columns)
 
@@ -96,8 +102,10 @@ def _update_dirichlet(key: Key, model: FactorModel, values: Values, side: _Side)
 
 
 def _update_betas(key: Key, model: FactorModel, values: Values, side: _Side) -> Values:
+    (A, B), prior = side.counts, model.learned.get(side.factor.parameters[0])
+    if isinstance(prior, BaseRates):
+        return update_base_rates(key, prior, values, side.labels, side.ones, A + B)
     priors, now = beta_parameters(model, side.factor, values)
-    A, B = side.counts
     return update_beta_parameters(key, priors, now, A, B, side.longest) if priors else {}
 
 

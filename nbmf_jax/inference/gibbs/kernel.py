@@ -158,7 +158,7 @@ class CollapsedGibbs(MCMCKernel):
         key, key_start = jax.random.split(key)
         # Outside the compiled program, where it is known whether priors have means. Folded with
         # 2: with 0 and 1 these would be the keys that `key_start` is split into.
-        values = start_values(jax.random.fold_in(key_start, 2), self._model)
+        values = start_values(jax.random.fold_in(key_start, 2), self._model, V.shape)
         return _init_chain(key, key_start, start, values, self._model.given(values), V, num_warmup)
 
     def sample(

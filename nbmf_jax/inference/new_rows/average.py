@@ -20,11 +20,13 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int
 
+from nbmf_jax.inference._numerics.log_gamma import draw_log_gammas
 from nbmf_jax.inference.new_rows.cvb0 import row_mean
 from nbmf_jax.inference.new_rows.labels import Given
 from nbmf_jax.inference.new_rows.particles import draw_particles, draw_x
 from nbmf_jax.inference.types import Key
-from nbmf_jax.models.families import Family
+from nbmf_jax.models.families import BETA, Family
+from nbmf_jax.models.likelihood import above_zero
 
 __all__ = ["NewRows", "OtherFactor", "Settings", "average_over_draws"]
 
@@ -39,6 +41,8 @@ class OtherFactor(NamedTuple):
     X: Float[Array, "S K N"]
     family: Family  # of the new vectors x
     prior: tuple[Float[Array, "S K"], ...]  # of x, in the order of each draw's components
+    rates: tuple[Float[Array, " S"], ...] = ()  # or c, a, b: x_k ~ Beta(c m, c (1 - m)),
+    # where a new row's base rate is m ~ Beta(a, b)
 
 
 class Settings(NamedTuple):
@@ -100,7 +104,8 @@ def _all_rows(
     batches = padded.reshape(-1, at_once, V.shape[1])
 
     def run(batch: Float[np.ndarray, "R N"]) -> tuple[np.ndarray, ...]:
-        found = _batch(key, other.X, other.prior, batch, other.family, settings, quantiles)
+        draws = other.X, other.prior, other.rates
+        found = _batch(key, draws, batch, other.family, settings, quantiles)
         return jax.tree.map(np.asarray, found)
 
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
@@ -111,31 +116,51 @@ def _all_rows(
 
 
 _Totals = tuple[Array, Array, Array]
+_Draws = tuple[
+    Float[Array, "*S K N"], tuple[Float[Array, "*S K"], ...], tuple[Float[Array, "*S"], ...]
+]  # X, prior, rates
 
 
 @partial(jax.jit, static_argnames=("family", "settings", "quantiles"))
 def _batch(
     key: Key,
-    X: Float[Array, "S K N"],
-    prior: tuple[Float[Array, "S K"], ...],
+    draws: _Draws,
     V: Float[Array, "R N"],
     family: Family,
     settings: Settings,
     quantiles: tuple[float, ...],
 ) -> tuple[Array, Array, Array, tuple[Array, ...]]:
-    def add(totals: _Totals, draw: tuple[Array, Array, tuple[Array, ...]]) -> tuple[_Totals, Array]:
-        key, X, prior = draw
+    def add(totals: _Totals, draw: tuple[Key, _Draws]) -> tuple[_Totals, Array]:
+        key, (X, prior, rates) = draw
         given = Given(X, family, tuple(parameter[:, None] for parameter in prior))
+        if rates:
+            given = _with_rates(key, given, rates, len(V), settings)
         x, effective, kept = _given_one_draw(key, V, given, settings)
         now = (x, jnp.matmul(x, X, precision="highest"), effective)
         totals = jax.tree.map(jnp.add, totals, now)
         return totals, jnp.matmul(kept, X, precision="highest")
 
-    R, N = V.shape
-    start = jnp.zeros((R, X.shape[1]), V.dtype), jnp.zeros((R, N), V.dtype), jnp.zeros(R, V.dtype)
-    totals, kept = lax.scan(add, start, (jax.random.split(key, len(X)), X, prior))
-    x, expected, effective = (total / len(X) for total in totals)
+    (R, N), (S, K, _) = V.shape, draws[0].shape
+    start = jnp.zeros((R, K), V.dtype), jnp.zeros((R, N), V.dtype), jnp.zeros(R, V.dtype)
+    totals, kept = lax.scan(add, start, (jax.random.split(key, S), draws))
+    x, expected, effective = (total / S for total in totals)
     return x, expected, effective, _quantiles(kept, quantiles)
+
+
+def _with_rates(
+    key: Key, given: Given, rates: tuple[Float[Array, ""], ...], num_rows: int, settings: Settings
+) -> Given:
+    """Every particle with a base rate of its own; expected labels with the rate's mean."""
+    c, a, b = rates
+    if settings.variational:
+        m = (a / (a + b))[None, None]
+    else:
+        key = jax.random.fold_in(key, 2)  # apart from the keys that the labels use
+        shapes = (jnp.broadcast_to(x, (1, settings.num_particles)) for x in (a, b))
+        m = jnp.tile(BETA.from_log_gammas(draw_log_gammas(key, *shapes)), num_rows)
+    K = len(given.X)
+    prior = (above_zero(jnp.repeat(c * x, K, axis=0)) for x in (m, 1 - m))
+    return given._replace(prior=tuple(prior))
 
 
 def _given_one_draw(

@@ -23,7 +23,8 @@ from nbmf_jax.models.families import Family
 
 __all__ = ["Counts", "Given", "Prior", "counted", "expected_x", "label_weights", "posterior"]
 
-Prior = tuple[Float[Array, "K 1"], ...]  # as many as the family of x has parameters
+# As many as the family of x has parameters; one column serves all that stand beside each other.
+Prior = tuple[Float[Array, "K #M"], ...]
 Counts = tuple[Float[Array, "K M"], ...]  # likewise: all labels, or those of ones and of zeros
 
 _SMALLEST = 1e-30  # so that the weights of a cell never all vanish

@@ -14,6 +14,9 @@ particles of a row are resampled if their weights are uneven, and the next stage
 Gibbs sweep over the cells that have labels: each of these leaves the target of the particles
 unchanged, so that the weighted mean tends to the exact one as the number of particles grows.
 
+Where a new row has a base rate of its own (`BaseRates`), each particle begins with one drawn from
+its prior: the weights then learn the rate with the labels.
+
 All rows use the same random numbers: the answer for a row does not depend on the rows beside it.
 The uniform numbers of the particles of a row are stratified, one in each of P equal intervals.
 """
@@ -34,6 +37,7 @@ from nbmf_jax.inference._numerics.xla import draw_uniforms, sum_of_columns
 from nbmf_jax.inference.new_rows.labels import (
     Counts,
     Given,
+    Prior,
     counted,
     expected_x,
     label_weights,
@@ -50,6 +54,7 @@ _UNEVEN = 0.5  # resample when the effective number of particles falls below thi
 class Particles(NamedTuple):
     """P weighted labellings of each of R rows; those of a row are neighbours among R P lanes."""
 
+    prior: Prior  # of x: (K, 1) for all particles, or (K, lanes) if each has its own
     counts: Counts  # (K, lanes): cells of the row with label k, or ones and zeros of them
     labels: Int[Array, "N lanes"]  # of the row's observed cells in turn; K: not reached, or none
     log_weights: Float[Array, "R P"]
@@ -82,7 +87,8 @@ def draw_particles(
 
     def visit(t: Array, particles: Particles) -> Particles:
         n = cells[t]
-        return _visit(particles, n, is_new[t], V[:, n], columns[:, n], given, uniforms[t])
+        here = given._replace(prior=particles.prior)
+        return _visit(particles, n, is_new[t], V[:, n], columns[:, n], here, uniforms[t])
 
     def stage(particles: Particles, bounds: tuple[Array, ...]) -> tuple[Particles, None]:
         first, last, is_final, uniform = bounds
@@ -92,6 +98,7 @@ def draw_particles(
         return particles._replace(mean=mean), None
 
     start = Particles(
+        prior=given.prior,
         counts=tuple(jnp.zeros((K, R * P), V.dtype) for _ in given.prior),
         labels=jnp.full((N, R * P), K, jnp.int32),
         log_weights=jnp.zeros((R, P), V.dtype),
@@ -113,7 +120,8 @@ def draw_x(key: Key, particles: Particles, given: Given, num: int) -> Float[Arra
     lanes = chosen + P * jnp.arange(R)[:, None]
 
     def draw(lanes: Int[Array, " num"]) -> Float[Array, "num K"]:
-        parameters = posterior(given, tuple(count[:, lanes] for count in particles.counts))
+        mine = given._replace(prior=_at(particles.prior, lanes))
+        parameters = posterior(mine, _at(particles.counts, lanes))
         return given.family.from_log_gammas(draw_log_gammas(key_x, *parameters)).T
 
     return jax.vmap(draw)(lanes)
@@ -178,11 +186,17 @@ def _resample(particles: Particles, uniform: Float[Array, ""]) -> Particles:
     chosen = jnp.where(uneven, chosen, jnp.arange(P))
     lanes = (chosen + P * jnp.arange(R)[:, None]).ravel()
     return particles._replace(
-        counts=tuple(count[:, lanes] for count in particles.counts),
+        prior=_at(particles.prior, lanes),
+        counts=_at(particles.counts, lanes),
         labels=particles.labels[:, lanes],
         log_weights=jnp.where(uneven, 0, jnp.log(weights)),
         effective=jnp.minimum(particles.effective, effective),
     )
+
+
+def _at(tables: Counts, lanes: Int[Array, " chosen"]) -> Counts:
+    """Tables of some of the lanes; what serves all of them stays as it is."""
+    return tuple(table[:, lanes] if table.shape[1] > 1 else table for table in tables)
 
 
 def _choose(weights: Float[Array, "R P"], uniforms: Float[Array, " num"]) -> Int[Array, "R num"]:
@@ -195,7 +209,8 @@ def _choose(weights: Float[Array, "R P"], uniforms: Float[Array, " num"]) -> Int
 def _mean(particles: Particles, given: Given) -> Float[Array, "R K"]:
     """E[x] over the particles of each row."""
     R, P = particles.log_weights.shape
-    means = given.family.mean(posterior(given, particles.counts))
+    mine = given._replace(prior=particles.prior)
+    means = given.family.mean(posterior(mine, particles.counts))
     weights = jax.nn.softmax(particles.log_weights, axis=1)
     return (means.reshape(-1, R, P) * weights).sum(2).T
 

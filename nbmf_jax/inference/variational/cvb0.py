@@ -171,7 +171,7 @@ def _fit(
 
     expected = _one_hot(fit.layout, assigned.assignments, model.num_components)
     key_values = jax.random.fold_in(attempt.key, 2)  # apart from the keys that the labels use
-    begin = _State(expected, fit.counters(expected), start_values(key_values, model))
+    begin = _State(expected, fit.counters(expected), start_values(key_values, model, V.shape))
     state, history = iterate(step, begin, max_iter, attempt.tol)
     counters = fit.counters(state.expected)
     score = log_likelihood(fit.mean(counters, state.values), V)
