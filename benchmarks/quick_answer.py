@@ -27,7 +27,7 @@ def table(name: str) -> np.ndarray:
     """A data set as an array; `wine` besides our own."""
     if name == "wine":
         X = load_wine().data
-        return (X > np.median(X, axis=0)).astype(np.float32)
+        return (np.median(X, axis=0) < X).astype(np.float32)
     return nbmf.datasets.load(name).to_numpy().astype(np.float32)
 
 
@@ -38,7 +38,7 @@ def slope(p: np.ndarray, v: np.ndarray) -> float:
 
 
 def reliability(p: np.ndarray, v: np.ndarray) -> str:
-    """For each tenth of the probabilities: their mean, the part of ones, and the number of cells."""
+    """Of each tenth of the probabilities: their mean, the part of ones, how many cells."""
     bins = np.minimum((10 * p).astype(int), 9)
     shown = ((p[bins == b], v[bins == b]) for b in range(10))
     return "  ".join(f"{x.mean():.2f}:{y.mean():.2f} ({len(x)})" for x, y in shown if len(x))

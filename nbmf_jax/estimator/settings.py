@@ -60,7 +60,7 @@ _FIRST_ROUND = 1000  # sweeps, half of them warm-up
 # Short chains, a power of 2 in number: about so many cells in all of them, and so many cells times
 # sweeps in the half of a chain that is kept (docs/quick_answer.md has what that is worth).
 _CELLS_OF_SHORT, _FEWEST_SHORT, _MOST_SHORT = 400_000, 4, 16
-_SWEEPS_OF_SHORT, _FEWEST_SHORT_SWEEPS, _MOST_SHORT_SWEEPS = 2_000_000, 40, 80
+_SWEEPS_OF_SHORT, _FEWEST_SHORT_SWEEPS, _MOST_SHORT_SWEEPS = 2_000_000, 40, 120
 _SWEEPS_PER_SHORT_STEP = 5
 # Draws of all chains of a run in rounds: as many as fit into this, but not more or fewer than that.
 _BYTES_OF_ROUNDS, _MIN_DRAWS, _MAX_DRAWS = 160 * 2**20, 1024, 4096
