@@ -65,6 +65,7 @@ class Method(NamedTuple):
     learns: bool = False  # can learn hyperparameters
     prunes: bool = False  # leaves components empty that are not needed
     sweeps: bool = False  # a step of a chain may be several sweeps over all cells
+    is_short: bool = False  # a run of fixed length, in seconds
     num_samples: int = 500  # draws that are kept of every chain, where nothing else was asked for
     num_starts: bool = False  # iterates from several random starts, of which the best is kept
 
@@ -106,6 +107,15 @@ METHODS: dict[str, Method] = {
         prunes=True,
         sweeps=True,
         num_samples=250,
+    ),
+    "quick": Method(
+        "nbmf_jax.estimator.methods:fit_quick",
+        "short chains of collapsed Gibbs",
+        runs_chains=True,
+        learns=True,
+        prunes=True,
+        sweeps=True,
+        is_short=True,
     ),
     "cvb0": Method(
         "nbmf_jax.estimator.methods:fit_cvb0",

@@ -123,7 +123,7 @@ _FIT_OPTIONS: list[Decorator] = [
         type=click.Choice(list(METHODS)),
         default="gibbs",
         help=f"{'; '.join(f'{name}: {method.title}' for name, method in METHODS.items())}. "
-        "gibbs is exact and checks its own convergence; cvb0 is the quick answer.",
+        "gibbs goes on until its chains have settled; quick, of the same kind, takes seconds.",
     ),
     click.option(
         "--components",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 from jaxtyping import Float
@@ -19,6 +20,7 @@ from nbmf_jax.estimator.progress import Progress
 from nbmf_jax.estimator.settings import num_starts
 from nbmf_jax.inference.gibbs.chains import run_chains
 from nbmf_jax.inference.point.em import em
+from nbmf_jax.inference.point.labels import labels_by_em
 from nbmf_jax.inference.posterior_draws import PosteriorDraws, simplex_of_model
 from nbmf_jax.inference.results import PointEstimate, VariationalPosterior
 from nbmf_jax.inference.variational.bica import bica
@@ -34,7 +36,7 @@ from nbmf_jax.posterior.settled import Settling
 from nbmf_jax.posterior.simplex import simplex_record
 from nbmf_jax.posterior.stacking import stacking_weights
 
-__all__ = ["fit_bica", "fit_cvb0", "fit_em", "fit_gibbs", "fit_nuts", "fit_svi"]
+__all__ = ["fit_bica", "fit_cvb0", "fit_em", "fit_gibbs", "fit_nuts", "fit_quick", "fit_svi"]
 
 _SVI_STEPS = 5000
 _SVI_STEP_SIZE = 0.05
@@ -55,6 +57,22 @@ def fit_gibbs(key: jax.Array, job: Job) -> Run:
             job.steps,
             rounds=job.rounds,
             unsettled=Settling(),
+            report=progress.report,
+        )
+    return _of_chains(run.draws, job, (run.num_warmup, run.num_steps), run.interrupted)
+
+
+def fit_quick(key: jax.Array, job: Job) -> Run:
+    """Short chains of collapsed Gibbs sampling, each from the labels of an EM fit of its own."""
+    key_start, key_chains = jax.random.split(key)
+    keys = jax.random.split(key_start, job.steps.num_chains)
+    with Progress(job.steps, None, show=job.show_progress) as progress:
+        run = run_chains(
+            key_chains,
+            job.model,
+            job.data,
+            job.steps,
+            start=labels_by_em(keys, job.model, jnp.asarray(job.data.values)),
             report=progress.report,
         )
     return _of_chains(run.draws, job, (run.num_warmup, run.num_steps), run.interrupted)

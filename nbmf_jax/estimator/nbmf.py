@@ -39,14 +39,15 @@ class NBMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     Args:
         n_components: K. None means 100 with unneeded components left empty (or as many as there
-            are rows, columns in dir-beta, if fewer) for gibbs, cvb0 and bica, which prune; 4 for
-            em, nuts and svi, which do not.
+            are rows, columns in dir-beta, if fewer) for gibbs, quick, cvb0 and bica, which prune; 4
+            for em, nuts and svi, which do not.
         model: "beta-dir" (rows of W on the simplex), "dir-beta" (columns of H on the simplex) or
             "dir-dir" (both). "average" fits beta-dir and dir-beta, each for half of the time, and
             weighs them by how well they predict cells left out: it predicts best. Probabilities,
             their intervals and standard errors are then those of the average; W_, H_, draws and
             diagnostics are those of the model that predicts better alone.
-        method: "gibbs" (exact, with uncertainty), "cvb0" (fast), "bica", "em" (maximum
+        method: "gibbs" (exact, with uncertainty), "quick" (short chains of the same kind, in
+            seconds), "cvb0" (variational; overconfident on narrow tables), "bica", "em" (maximum
             likelihood), "nuts" or "svi" (few components only).
         prior: "learned" or "paper" (alpha = beta = 1, gamma = 1/K); bica, em, nuts and svi cannot
             learn hyperparameters and take the paper's in both cases.
@@ -55,20 +56,21 @@ class NBMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         gamma: hyperparameter of beta-dir and dir-dir.
         eta: hyperparameter of dir-beta and dir-dir.
         n_warmup: steps of every chain that are not kept. By default gibbs decides itself how long
-            to run (see `max_seconds`), and nuts takes 500.
+            to run (see `max_seconds`), quick takes 8 to 24, and nuts 500.
         n_samples: draws kept of every chain, and from a variational posterior. By default gibbs
-            keeps 1,024 to 4,096 of all chains, and in a run of fixed length 250 of each; nuts
-            and variational 500; fewer for large matrices, so that draws need at most 1 GiB
-            (variational 256 MiB: they are independent, and fewer do).
+            keeps 1,024 to 4,096 of all chains, and in a run of fixed length 250 of each; quick 8
+            to 24 of each; nuts and variational 500; fewer for large matrices, so that draws need
+            at most 1 GiB (variational 256 MiB: they are independent, and fewer do).
         n_sweeps: sweeps over all cells in a step of gibbs. Default: 20 for small matrices, 5 for
-            large ones (1 in a run of fixed length).
+            large ones (1 in a run of fixed length); 5 for quick.
         n_chains: chains of gibbs and nuts. Default: where gibbs decides itself how long to run, 64
             for a table of up to 10,000 cells, 32 up to 300,000, 16 for larger ones; otherwise 4.
-            Chains sit in different modes, so that more of them are worth more than longer ones.
-        max_seconds: gibbs goes on until its chains have settled, and no longer than this (and a
-            few seconds for the diagnosis). A fixed length is asked for by `n_warmup` or
-            `n_samples`, or by None (500 + 250 steps). The same seed gives the same result only in
-            a run of fixed length; one that decides itself depends on the clock as soon as its
+            Of quick: 16, 8 and 4 for tables above 25,000 and 50,000 cells. Chains sit in different
+            modes, so that more of them are worth more than longer ones.
+        max_seconds: gibbs (not quick) goes on until its chains have settled, and no longer than
+            this (and a few seconds for the diagnosis). A fixed length is asked for by `n_warmup`
+            or `n_samples`, or by None (500 + 250 steps). The same seed gives the same result only
+            in a run of fixed length; one that decides itself depends on the clock as soon as its
             time runs short. `settings_` tells its length, and a run of that fixed length, number
             of chains and seed has the same `expected_`. A single chain never settles.
         max_iter: most iterations of cvb0, bica, em; steps of svi. Default: the function's own.

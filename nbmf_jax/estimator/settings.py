@@ -58,6 +58,11 @@ _MANY_CHAINS = {10_000: 64, 300_000: 32}
 _CHAINS_OF_LARGE = 16
 _FEW_CHAINS = 4
 _FIRST_ROUND = 1000  # sweeps, half of them warm-up
+# Short chains, a power of 2 in number: about so many cells in all of them, and so many cells times
+# sweeps in the half of a chain that is kept (docs/quick_answer.md has what that is worth).
+_CELLS_OF_SHORT, _FEWEST_SHORT, _MOST_SHORT = 400_000, 4, 16
+_SWEEPS_OF_SHORT, _FEWEST_SHORT_SWEEPS, _MOST_SHORT_SWEEPS = 2_000_000, 40, 120
+_SWEEPS_PER_SHORT_STEP = 5
 # Draws of all chains of a run in rounds: as many as fit into this, but not more or fewer than that.
 _BYTES_OF_ROUNDS, _MIN_DRAWS, _MAX_DRAWS = 160 * 2**20, 1024, 4096
 _CELLS_OF_ALL_STARTS = 1_000_000
@@ -157,9 +162,9 @@ def rounds_of(
     max_seconds: float | None,
 ) -> Rounds | None:
     """The limits of a run that decides itself how long it is; None if its length was given."""
-    if not METHODS[method].sweeps or max_seconds is None or n_warmup is not None:
+    if not METHODS[method].sweeps or METHODS[method].is_short or max_seconds is None:
         return None
-    if n_samples is not None:
+    if n_warmup is not None or n_samples is not None:
         return None
     if not 0 < max_seconds < np.inf:
         raise ValueError(
@@ -186,6 +191,8 @@ def steps_of(
 
     Draws that are kept fit into 1 GiB unless their number is given.
     """
+    if METHODS[method].is_short:
+        return _short_steps(shape, n_warmup, n_samples, n_sweeps, n_chains)
     many = _FEW_CHAINS if rounds is None else many_chains(shape)
     chains = check_count("n_chains", many if n_chains is None else n_chains)
     cells, fewest = _CELLS_PER_STEP, 1
@@ -204,6 +211,28 @@ def steps_of(
         num_samples=check_count("n_samples", samples, minimum=4),
         num_sweeps=sweeps,
         num_chains=chains,
+    )
+
+
+def _short_steps(
+    shape: Shape,
+    n_warmup: int | None,
+    n_samples: int | None,
+    n_sweeps: int | None,
+    n_chains: int | None,
+) -> Steps:
+    """A run of seconds: as many chains as that allows, since their mean is worth more than one."""
+    cells = int(np.prod(shape))
+    wanted = min(max(_CELLS_OF_SHORT // cells, _FEWEST_SHORT), _MOST_SHORT)
+    chains = 2 ** int(np.log2(wanted))
+    kept = min(max(_SWEEPS_OF_SHORT // cells, _FEWEST_SHORT_SWEEPS), _MOST_SHORT_SWEEPS)
+    sweeps = check_count("n_sweeps", _SWEEPS_PER_SHORT_STEP if n_sweeps is None else n_sweeps)
+    steps = max(kept // sweeps, 4)
+    return Steps(
+        num_warmup=check_count("n_warmup", steps if n_warmup is None else n_warmup, minimum=0),
+        num_samples=check_count("n_samples", steps if n_samples is None else n_samples, minimum=4),
+        num_sweeps=sweeps,
+        num_chains=check_count("n_chains", chains if n_chains is None else n_chains),
     )
 
 

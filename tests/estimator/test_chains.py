@@ -52,6 +52,18 @@ def test_draws_are_those_of_mcmc(whole):
     assert whole.draws.model == MODEL and whole.draws.data is V
 
 
+def test_chains_start_from_given_labels(whole):
+    """Each chain from its own: again the draws of MCMC, and others than from a random start."""
+    start = np.stack([np.zeros(V.shape, np.uint8), np.ones(V.shape, np.uint8)])
+    run = chains.run_chains(jax.random.key(0), MODEL, V, STEPS, start=start)
+    kernel = nbmf.CollapsedGibbs(MODEL, STEPS.num_sweeps)
+    mcmc = MCMC(kernel, num_warmup=1, num_samples=8, num_chains=2, progress_bar=False)
+    mcmc.run(jax.random.key(0), V.values, init_params={"assignments": start})
+    theirs = PosteriorDraws.from_mcmc(mcmc)
+    np.testing.assert_array_equal(run.draws.samples["W"], theirs.samples["W"])
+    assert (run.draws.samples["W"] != whole.draws.samples["W"]).any()
+
+
 def test_ctrl_c_keeps_what_was_drawn(whole, monkeypatch):
     interrupt_at_call(monkeypatch, 2)  # pieces of 1 and 4 steps: the first is warm-up
     stopped = chains.run_chains(jax.random.key(0), MODEL, V, STEPS)

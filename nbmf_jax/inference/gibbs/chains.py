@@ -26,6 +26,7 @@ import numpy as np
 from jax import lax
 
 from nbmf_jax.data.matrix import BinaryMatrix
+from nbmf_jax.inference.assignments import Assignments
 from nbmf_jax.inference.gibbs.kernel import CollapsedGibbs, CollapsedGibbsState
 from nbmf_jax.inference.gibbs.rounds import NextRound, Rounds, Steps, next_round
 from nbmf_jax.inference.gibbs.step_means import StepMeans, add_step, as_arrays, no_steps
@@ -96,6 +97,7 @@ def run_chains(
     data: BinaryMatrix,
     steps: Steps,
     *,
+    start: Assignments | None = None,
     rounds: Rounds | None = None,
     unsettled: Unsettled | None = None,
     report: Report | None = None,
@@ -107,6 +109,7 @@ def run_chains(
         model: a `BetaDir`, `DirBeta` or `DirDir`.
         data: the matrix.
         steps: how many chains, and how long.
+        start: labels to start from, a leading axis for the chains; by default those of the model.
         rounds: go on after that until `unsettled` has nothing to say, or the time is used up.
         unsettled: asked after every round.
         report: called about twice a second, from the thread of the caller.
@@ -121,7 +124,7 @@ def run_chains(
     threads = min(len(groups), workers)
     with ThreadPoolExecutor(threads) as pool:
         run = _Run(CollapsedGibbs(model, steps.num_sweeps), data, steps, rounds, pool, report)
-        run.start(groups, devices)
+        run.start(groups, devices, start)
         run.to_the_end(unsettled)
     return ChainsRun(run.draws(), run.interrupted, threads, run.num_warmup, run.done)
 
@@ -156,14 +159,22 @@ class _Run:
         self.groups: list[_Group] = []
         self.before: _Before | None = None
 
-    def start(self, groups: jax.Array, devices: list[jax.Device]) -> None:
+    def start(
+        self, groups: jax.Array, devices: list[jax.Device], labels: Assignments | None
+    ) -> None:
         """Put every group on its device, in its initial state."""
+        size = groups.shape[1]
         for g, keys in enumerate(groups):
+            own = None if labels is None else {"assignments": labels[g * size : (g + 1) * size]}
             device = devices[g % len(devices)]
             V = jax.device_put(jnp.asarray(self.data.values, jnp.result_type(float)), device)
             # The checked matrix itself, so that its cells are not checked again for each group.
             state = self.kernel.init(
-                jax.device_put(keys, device), self.steps.num_warmup, None, (self.data,), {}
+                jax.device_put(keys, device),
+                self.steps.num_warmup,
+                jax.device_put(own, device),
+                (self.data,),
+                {},
             )
             self.groups.append(_Group(state, self._empty(state, device), V))
 

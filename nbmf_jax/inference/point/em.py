@@ -43,7 +43,15 @@ from nbmf_jax.models.likelihood import (
     mean_negative_log_likelihood,
 )
 
-__all__ = ["Point", "check_prior", "em", "log_prior", "pseudo_counts_of", "random_point"]
+__all__ = [
+    "Point",
+    "check_prior",
+    "em",
+    "em_iterations",
+    "log_prior",
+    "pseudo_counts_of",
+    "random_point",
+]
 
 
 _LONGER, _SHORTER = 1.5, 0.25  # the stretch is multiplied by, after a success and after a failure
@@ -118,6 +126,13 @@ class _Reached(NamedTuple):
     point: Point
     S: Matrix  # W H
     objective: Float[Array, ""]
+
+
+def em_iterations(key: Key, model: FactorModel, V: Matrix, num_iter: int) -> Point:
+    """So many iterations of an upright model towards maximum likelihood, from a random point."""
+    problem = _Em.of(model, V, prior=False)
+    start = random_point(key, model, V.shape)
+    return lax.fori_loop(0, num_iter, lambda _, x: problem.update(problem.reach(x)), start)
 
 
 class _State(NamedTuple):

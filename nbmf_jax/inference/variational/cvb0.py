@@ -87,6 +87,8 @@ def cvb0(
             paper's c-bICA. alpha and beta given as distributions, and the base weights of an
             `HDP`, are estimated on the way; concentrations given as distributions are kept at
             their means (see `variational.hyperparameters`). The result's `model` has all fixed.
+            Where rows have few cells (columns in Dir-Beta) the result is overconfident, since
+            q(Z) takes labels of a row for independent: see docs/quick_answer.md.
         V: the binary matrix, NaN = missing; anything that `as_binary_matrix` takes.
         max_iter: most sweeps over all cells.
         tol: stop when a sweep changes the expected counters by less than this much per observed
