@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from nbmf_jax.inference.gibbs.block import NBMFBlock as NBMFBlock
     from nbmf_jax.inference.gibbs.block import make_gibbs_fn as make_gibbs_fn
     from nbmf_jax.inference.gibbs.kernel import CollapsedGibbs as CollapsedGibbs
+    from nbmf_jax.inference.links.bernoulli_poisson import bernoulli_poisson as bernoulli_poisson
     from nbmf_jax.inference.links.logistic_pca import logistic_pca as logistic_pca
     from nbmf_jax.inference.links.results import LogisticEstimate as LogisticEstimate
+    from nbmf_jax.inference.links.results import PoissonPosterior as PoissonPosterior
     from nbmf_jax.inference.links.results import TunedLogistic as TunedLogistic
     from nbmf_jax.inference.links.tuned_logistic_pca import (
         tuned_logistic_pca as tuned_logistic_pca,
@@ -56,11 +58,13 @@ _HOME = {
     "NBMF": "nbmf_jax.estimator",
     "NBMFBlock": "nbmf_jax.inference.gibbs.block",
     "PointEstimate": "nbmf_jax.inference.results",
+    "PoissonPosterior": "nbmf_jax.inference.links.results",
     "TunedLogistic": "nbmf_jax.inference.links.results",
     "VariationalPosterior": "nbmf_jax.inference.results",
     "agreement": "nbmf_jax.posterior.align",
     "align_components": "nbmf_jax.posterior.align",
     "as_binary_matrix": "nbmf_jax.data",
+    "bernoulli_poisson": "nbmf_jax.inference.links.bernoulli_poisson",
     "bica": "nbmf_jax.inference.variational.bica",
     "compare": "nbmf_jax.posterior.compare",
     "cvb0": "nbmf_jax.inference.variational.cvb0",

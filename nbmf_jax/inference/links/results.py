@@ -16,7 +16,7 @@ from nbmf_jax.inference.types import Matrix
 from nbmf_jax.models.likelihood import inside
 from nbmf_jax.models.pytrees import register_immutable
 
-__all__ = ["LogisticEstimate", "TunedLogistic"]
+__all__ = ["LogisticEstimate", "PoissonPosterior", "TunedLogistic"]
 
 
 @partial(
@@ -131,3 +131,37 @@ class TunedLogistic(Fit):
     def __repr__(self) -> str:
         what = f"{len(self.fits)} fits of log odds, penalty {self.penalty:g}"
         return f"TunedLogistic({self._summary(what, (self.W.shape, self.H.shape))})"
+
+
+@partial(
+    register_immutable,
+    data=("W", "H", "chain_means", "num_iter", "converged", "trace"),
+    static=("row_labels", "column_labels"),
+)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class PoissonPosterior(Fit):
+    """Chains of rates: a cell is one with probability 1 - exp(-[W H]).
+
+    Attributes:
+        W: (F, K) rates, weights of the components included: any positive numbers, the last draw of
+            the first chain, since a mean over draws would mix components that changed places.
+        H: (K, N), of the same draw.
+        chain_means: (chains, F, N) each chain's mean probability of a one; how far they differ
+            tells how well `expected` is known.
+        trace: `log_likelihood`, (chains, sweeps), warm-up included.
+
+    `num_iter` (sweeps of a chain), `row_labels` and `column_labels` say how it was fitted.
+    """
+
+    W: Float[Array, "F K"]
+    H: Float[Array, "K N"]
+    chain_means: Float[Array, "chains F N"]
+
+    def expected(self) -> Matrix:
+        """The posterior mean of 1 - exp(-[W H]), (F, N), over the kept draws of all chains."""
+        return inside(self.chain_means.mean(0))
+
+    def __repr__(self) -> str:
+        (F, K), (_, N) = self.W.shape, self.H.shape
+        chains, sweeps = self.trace["log_likelihood"].shape
+        return f"PoissonPosterior(rates, {F} x {N}, {K} components, {chains} x {sweeps} sweeps)"
