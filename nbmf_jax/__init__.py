@@ -45,7 +45,9 @@ if TYPE_CHECKING:
     from nbmf_jax.posterior.diagnose import diagnose as diagnose
     from nbmf_jax.posterior.fold_in import fold_in as fold_in
     from nbmf_jax.posterior.predict import predict as predict
+    from nbmf_jax.posterior.scores import brier_score as brier_score
     from nbmf_jax.posterior.scores import perplexity as perplexity
+    from nbmf_jax.posterior.scores import reliability as reliability
 
 _HOME = {
     "BetaDir": "nbmf_jax.models",
@@ -66,6 +68,7 @@ _HOME = {
     "as_binary_matrix": "nbmf_jax.data",
     "bernoulli_poisson": "nbmf_jax.inference.links.bernoulli_poisson",
     "bica": "nbmf_jax.inference.variational.bica",
+    "brier_score": "nbmf_jax.posterior.scores",
     "compare": "nbmf_jax.posterior.compare",
     "cvb0": "nbmf_jax.inference.variational.cvb0",
     "datasets": "nbmf_jax.data",
@@ -77,6 +80,7 @@ _HOME = {
     "map_gradient": "nbmf_jax.inference.point.map_gradient",
     "perplexity": "nbmf_jax.posterior.scores",
     "predict": "nbmf_jax.posterior.predict",
+    "reliability": "nbmf_jax.posterior.scores",
     "stochastic_cvb0": "nbmf_jax.inference.variational.stochastic_cvb0",
     "to_arviz": "nbmf_jax.posterior.convert",
     "train_test_split": "nbmf_jax.data.split",
