@@ -68,11 +68,11 @@ class Penalty(NamedTuple):
 
 
 class Coefficients(NamedTuple):
-    """The log odds' terms; the last column of `rows` and `columns` is the effect, 0 if unused."""
+    """The terms of the log odds, J = K + 1: the last column is the effect, 0 if unused."""
 
     intercept: Float[Array, "*starts"]
-    rows: Float[Array, "*starts F K+1"]
-    columns: Float[Array, "*starts N K+1"]
+    rows: Float[Array, "*starts F J"]
+    columns: Float[Array, "*starts N J"]
 
 
 def logistic_pca(
@@ -209,7 +209,7 @@ def _start(key: Key, problem: _Problem, active: Bool[Array, " K"]) -> Coefficien
     form, seen = problem.form, problem.seen
     share = (jnp.sum(problem.V == 1) + 0.5) / (seen.sum() + 1)
 
-    def draw(key: Key, filled: Bool[Array, " I"], positive: bool) -> Float[Array, "I K+1"]:
+    def draw(key: Key, filled: Bool[Array, " I"], positive: bool) -> Float[Array, "I J"]:
         x = _SPREAD * jax.random.normal(key, (len(filled), len(active)), problem.V.dtype)
         x = jnp.where(filled[:, None] & active, jnp.abs(x) if positive else x, 0)
         return jnp.pad(x, ((0, 0), (0, 1)))
@@ -239,8 +239,8 @@ def _step(
 
 
 def _features(
-    other: Float[Array, "N K+1"], active: Bool[Array, " K"], effect: bool
-) -> Float[Array, "N K+1"]:
+    other: Float[Array, "N J"], active: Bool[Array, " K"], effect: bool
+) -> Float[Array, "N J"]:
     """What a row's coefficients are multiplied with; 0 where a term is not used."""
     factors = jnp.where(active, other[:, :-1], 0)
     return jnp.pad(factors, ((0, 0), (0, 1)), constant_values=float(effect))

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from nbmf_jax.inference.results import Fit
+from nbmf_jax.inference.results import AxisLabels, Fit  # noqa: F401, the constructors name both
 from nbmf_jax.inference.types import Matrix
 from nbmf_jax.models.likelihood import inside
 from nbmf_jax.models.pytrees import register_immutable

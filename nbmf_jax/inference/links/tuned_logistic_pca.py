@@ -132,7 +132,7 @@ def _search(
     train: Float[Array, "splits F N"],
     test: Float[Array, "splits F N"],
     grid: _Grid,
-    tol: float,
+    tol: float | Float[Array, ""],
     *,
     widest: int,
     max_iter: int,
