@@ -1,12 +1,16 @@
-"""Held-out perplexity of learned and fixed hyperparameters, beside nbmf-mm where it is installed.
+"""Held-out perplexity of learned and fixed hyperparameters, beside peers.
 
     python benchmarks/heldout.py southern_women animals --splits 5 --out heldout.json
+    python benchmarks/heldout.py parliament --only tuned --only average --seconds 120
 
 Every method sees the same random splits (25 % of the observed cells hidden). Figures are nats per
 hidden cell, lower is better, with the standard deviation over splits; `used` is the number of
-components that hold at least 1 % of the cells. nbmf-mm (PyPI) is a MAP estimate by
-majorisation-minimisation with alpha = beta = 1.2; its probabilities are clipped to
-[1e-4, 1 - 1e-4], which improves its score.
+components that hold at least 1 % of the cells, where a model has such shares. The reference is
+`tuned_logistic_pca`: differences to it are paired, and their standard errors allow for overlapping
+training sets as in `compare`. Brier score and reliability are those of all hidden cells together.
+
+nbmf-mm (PyPI) is a MAP estimate by majorisation-minimisation with alpha = beta = 1.2, run where it
+is installed; its probabilities are clipped to [1e-4, 1 - 1e-4], which improves its score.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 import jax
@@ -26,6 +31,9 @@ import nbmf_jax as nbmf
 from nbmf_jax.models.base import FactorModel
 
 K = 100
+RANK_OF_RATES = 20  # of Bernoulli-Poisson, whose weights leave surplus components empty
+REFERENCE = "tuned logistic PCA"
+TEST_FRACTION = 0.25
 
 Fit = Callable[[jax.Array, np.ndarray], tuple[np.ndarray, float]]
 """From a key and a training matrix to E[W H] and the number of components used."""
@@ -82,9 +90,42 @@ def peer(num_components: int) -> Fit:
     return fit
 
 
-def methods(warmup: int, samples: int, only: str) -> dict[str, Fit]:
-    """All methods that have `only` in their name."""
-    found = {f"Gibbs: {name}": gibbs(m, warmup, samples) for name, m in models().items()}
+def logistic(key: jax.Array, V: np.ndarray) -> tuple[np.ndarray, float]:
+    """Fit log odds, rank and penalties chosen on cells hidden from the training cells."""
+    found = nbmf.tuned_logistic_pca(key, V)
+    return np.asarray(found.expected()), float(found.num_components)
+
+
+def poisson(warmup: int, samples: int) -> Fit:
+    """Fit Bernoulli-Poisson rates by Gibbs sampling."""
+
+    def fit(key: jax.Array, V: np.ndarray) -> tuple[np.ndarray, float]:
+        options = {"num_warmup": warmup, "num_samples": samples, "num_chains": 4}
+        found = nbmf.bernoulli_poisson(key, V, RANK_OF_RATES, **options)
+        masses = np.asarray(found.W).sum(0) * np.asarray(found.H).sum(1)
+        used = float((masses >= 0.01 * masses.sum()).sum())  # of the last draw
+        return np.asarray(found.expected()), used
+
+    return fit
+
+
+def average(seconds: float) -> Fit:
+    """Fit what `NBMF` offers for prediction: Beta-Dir and Dir-Beta, weighed."""
+
+    def fit(key: jax.Array, V: np.ndarray) -> tuple[np.ndarray, float]:
+        seed = int(jax.random.randint(key, (), 0, 2**30))
+        found = nbmf.NBMF(model="average", max_seconds=seconds, random_state=seed).fit(V)
+        return np.asarray(found.expected_), float(found.n_active_)
+
+    return fit
+
+
+def methods(warmup: int, samples: int, seconds: float, only: tuple[str, ...]) -> dict[str, Fit]:
+    """All methods that have one of `only` in their name, or all; the reference comes first."""
+    found: dict[str, Fit] = {REFERENCE: logistic}
+    found[f"Bernoulli-Poisson, K = {RANK_OF_RATES}"] = poisson(warmup, samples)
+    found[f"NBMF(model='average'), {seconds:g} s"] = average(seconds)
+    found |= {f"Gibbs: {name}": gibbs(m, warmup, samples) for name, m in models().items()}
     for name, model in models().items():
         if "everything" not in name:  # cvb0 keeps concentrations at their means
             found[f"cvb0: {name}"] = variational(model, 1)
@@ -92,23 +133,52 @@ def methods(warmup: int, samples: int, only: str) -> dict[str, Fit]:
         found |= {f"nbmf-mm, K = {k}": peer(k) for k in (2, 4, 6, 8, 12)}
     except ImportError:
         click.echo("nbmf-mm is not installed: left out")
-    return {name: fit for name, fit in found.items() if only in name}
+    return {name: fit for name, fit in found.items() if not only or any(x in name for x in only)}
 
 
-def score(fit: Fit, parts: list[tuple[np.ndarray, np.ndarray]]) -> dict[str, object]:
-    """Scores of all splits, components used (mean), and seconds per split."""
-    started = time.perf_counter()
-    fits = [fit(jax.random.key(100 + s), train) for s, (train, _) in enumerate(parts)]
-    scores = [
-        nbmf.perplexity(expected, test)
-        for (expected, _), (_, test) in zip(fits, parts, strict=True)
-    ]
-    used = float(np.mean([u for _, u in fits]))
+def score(fit: Fit, parts: list[tuple[np.ndarray, np.ndarray]]) -> dict[str, Any]:
+    """Nats and seconds of every split, components used (mean), calibration of all hidden cells."""
+    expected, used, seconds = [], [], []
+    for s, (train, _) in enumerate(parts):
+        started = time.perf_counter()
+        probabilities, components = fit(jax.random.key(100 + s), train)
+        seconds.append(time.perf_counter() - started)
+        expected.append(probabilities)
+        used.append(components)
+    tests = [test for _, test in parts]
+    pooled = np.concatenate(expected), np.concatenate(tests)
+    bins = nbmf.reliability(*pooled).query("cells > 0")
     return {
-        "scores": scores,
-        "used": used,
-        "seconds": (time.perf_counter() - started) / len(parts),
+        "scores": [nbmf.perplexity(p, test) for p, test in zip(expected, tests, strict=True)],
+        "used": float(np.mean(used)),
+        "seconds": seconds,
+        "brier": nbmf.brier_score(*pooled),
+        "reliability": bins.to_dict("list"),
     }
+
+
+def difference(scores: list[float], reference: list[float] | None) -> dict[str, float]:
+    """To the reference, paired by split; nothing if the reference was not run."""
+    if reference is None:
+        return {}
+    paired = np.subtract(scores, reference)
+    factor = np.sqrt(1 / len(paired) + TEST_FRACTION / (1 - TEST_FRACTION))
+    se = paired.std(ddof=1) * factor if len(paired) > 1 else np.nan
+    return {"difference": float(paired.mean()), "se_difference": float(se)}
+
+
+def describe(row: dict[str, Any]) -> str:
+    """A method on one data set: a line of figures, and one of predicted and observed shares."""
+    scores = row["scores"]
+    line = f"{row['data']:15s} {row['method']:45s} {np.mean(scores):.4f} +- {np.std(scores):.4f}"
+    if "difference" in row:
+        line += f"  {row['difference']:+.4f} ({row['se_difference']:.4f})"
+    line += f"  Brier {row['brier']:.4f}  used {row['used']:5.1f}"
+    line += f"  {np.mean(row['seconds']):.1f} s per split"
+    table = row["reliability"]
+    bins = zip(table["predicted"], table["observed"], table["cells"], strict=True)
+    filled = [f"{p:.2f}: {v:.2f} ({n})" for p, v, n in bins]
+    return f"{line}\n    predicted: observed (cells)  {', '.join(filled)}"
 
 
 @click.command()
@@ -116,28 +186,30 @@ def score(fit: Fit, parts: list[tuple[np.ndarray, np.ndarray]]) -> dict[str, obj
 @click.option("--splits", default=5, show_default=True)
 @click.option("--warmup", default=1000, show_default=True)
 @click.option("--samples", default=500, show_default=True)
-@click.option("--only", default="", help="Only methods with this in their name.")
+@click.option("--seconds", default=120.0, show_default=True, help="Longest fit of the average.")
+@click.option("--only", multiple=True, help="Only methods with this in their name; repeatable.")
 @click.option("--out", type=click.Path(path_type=Path), default=None)
 def main(
     datasets: tuple[str, ...],
     splits: int,
     warmup: int,
     samples: int,
-    only: str,
+    seconds: float,
+    only: tuple[str, ...],
     out: Path | None,
 ) -> None:
     """Print the table, and write it as JSON if asked to."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name in datasets:
         V = nbmf.datasets.load(name).to_numpy().astype(np.float32)
-        parts = [nbmf.train_test_split(jax.random.key(s), V, 0.25) for s in range(splits)]
-        for method, fit in methods(warmup, samples, only).items():
-            rows.append({"data": name, "method": method, **score(fit, parts)})
-            scores = rows[-1]["scores"]
-            click.echo(
-                f"{name:15s} {method:50s} {np.mean(scores):.4f} +- {np.std(scores):.4f}"
-                f"  used {rows[-1]['used']:5.1f}  {rows[-1]['seconds']:.1f} s per split"
-            )
+        parts = [nbmf.train_test_split(jax.random.key(s), V, TEST_FRACTION) for s in range(splits)]
+        reference = None
+        for method, fit in methods(warmup, samples, seconds, only).items():
+            found = score(fit, parts)
+            reference = found["scores"] if method == REFERENCE else reference
+            compared = difference(found["scores"], reference)
+            rows.append({"data": name, "method": method, **found, **compared})
+            click.echo(describe(rows[-1]))
             # Compiled programs hold memory maps, of which a process may have a limited number.
             jax.clear_caches()
             if out is not None:

@@ -18,6 +18,14 @@ if TYPE_CHECKING:
     from nbmf_jax.inference.gibbs.block import NBMFBlock as NBMFBlock
     from nbmf_jax.inference.gibbs.block import make_gibbs_fn as make_gibbs_fn
     from nbmf_jax.inference.gibbs.kernel import CollapsedGibbs as CollapsedGibbs
+    from nbmf_jax.inference.links.bernoulli_poisson import bernoulli_poisson as bernoulli_poisson
+    from nbmf_jax.inference.links.logistic_pca import logistic_pca as logistic_pca
+    from nbmf_jax.inference.links.results import LogisticEstimate as LogisticEstimate
+    from nbmf_jax.inference.links.results import PoissonPosterior as PoissonPosterior
+    from nbmf_jax.inference.links.results import TunedLogistic as TunedLogistic
+    from nbmf_jax.inference.links.tuned_logistic_pca import (
+        tuned_logistic_pca as tuned_logistic_pca,
+    )
     from nbmf_jax.inference.point.em import em as em
     from nbmf_jax.inference.point.map_gradient import map_gradient as map_gradient
     from nbmf_jax.inference.results import PointEstimate as PointEstimate
@@ -38,7 +46,9 @@ if TYPE_CHECKING:
     from nbmf_jax.posterior.diagnose import diagnose as diagnose
     from nbmf_jax.posterior.fold_in import fold_in as fold_in
     from nbmf_jax.posterior.predict import predict as predict
+    from nbmf_jax.posterior.scores import brier_score as brier_score
     from nbmf_jax.posterior.scores import perplexity as perplexity
+    from nbmf_jax.posterior.scores import reliability as reliability
 
 _HOME = {
     "BetaDir": "nbmf_jax.models",
@@ -48,27 +58,35 @@ _HOME = {
     "DirDir": "nbmf_jax.models",
     "HDP": "nbmf_jax.models",
     "BaseRates": "nbmf_jax.models",
+    "LogisticEstimate": "nbmf_jax.inference.links.results",
     "NBMF": "nbmf_jax.estimator",
     "NBMFBlock": "nbmf_jax.inference.gibbs.block",
     "PointEstimate": "nbmf_jax.inference.results",
+    "PoissonPosterior": "nbmf_jax.inference.links.results",
+    "TunedLogistic": "nbmf_jax.inference.links.results",
     "VariationalPosterior": "nbmf_jax.inference.results",
     "agreement": "nbmf_jax.posterior.align",
     "align_components": "nbmf_jax.posterior.align",
     "as_binary_matrix": "nbmf_jax.data",
+    "bernoulli_poisson": "nbmf_jax.inference.links.bernoulli_poisson",
     "bica": "nbmf_jax.inference.variational.bica",
+    "brier_score": "nbmf_jax.posterior.scores",
     "compare": "nbmf_jax.posterior.compare",
     "cvb0": "nbmf_jax.inference.variational.cvb0",
     "datasets": "nbmf_jax.data",
     "diagnose": "nbmf_jax.posterior.diagnose",
     "em": "nbmf_jax.inference.point.em",
     "fold_in": "nbmf_jax.posterior.fold_in",
+    "logistic_pca": "nbmf_jax.inference.links.logistic_pca",
     "make_gibbs_fn": "nbmf_jax.inference.gibbs.block",
     "map_gradient": "nbmf_jax.inference.point.map_gradient",
     "perplexity": "nbmf_jax.posterior.scores",
     "predict": "nbmf_jax.posterior.predict",
+    "reliability": "nbmf_jax.posterior.scores",
     "stochastic_cvb0": "nbmf_jax.inference.variational.stochastic_cvb0",
     "to_arviz": "nbmf_jax.posterior.convert",
     "train_test_split": "nbmf_jax.data.split",
+    "tuned_logistic_pca": "nbmf_jax.inference.links.tuned_logistic_pca",
 }
 
 __all__ = [*_HOME]

@@ -1,7 +1,8 @@
 """The names of models and methods: the one list that every room reads.
 
 A new model is a class, the way its labels are drawn and counted, and an entry of `MODELS` (see
-docs/adding_a_model.md); a new method of the estimator is a function and an entry of `METHODS`.
+docs/adding_a_model.md); a new method of the estimator is a function and an entry of `METHODS`; a
+factorization that ours are compared with is a function and an entry of `PEERS`.
 Nothing here imports JAX: the classes and functions are named, and imported when they are needed,
 so that `nbmf --help` stays quick.
 """
@@ -18,10 +19,12 @@ __all__ = [
     "AVERAGED",
     "METHODS",
     "MODELS",
+    "PEERS",
     "PRIORS",
     "FactorPrior",
     "Method",
     "Model",
+    "Peer",
     "check_name",
     "find",
     "models_of",
@@ -68,6 +71,14 @@ class Method(NamedTuple):
     is_short: bool = False  # a run of fixed length, in seconds
     num_samples: int = 500  # draws that are kept of every chain, where nothing else was asked for
     num_starts: bool = False  # iterates from several random starts, of which the best is kept
+
+
+class Peer(NamedTuple):
+    """What `compare` needs to know of a factorization that is no model of ours."""
+
+    fit: str  # "module:function"; called with a key, V, and num_components unless that is None
+    help: str
+    num_components: int | None = None  # the most it may use; None where it chooses itself
 
 
 _DIRICHLET_W = FactorPrior("dirichlet", ("gamma",))
@@ -134,6 +145,19 @@ METHODS: dict[str, Method] = {
     "nuts": Method("nbmf_jax.estimator.methods:fit_nuts", "NUTS", runs_chains=True),
     "svi": Method("nbmf_jax.estimator.methods:fit_svi", "stochastic variational inference"),
 }
+
+PEERS: dict[str, Peer] = {
+    "logistic-pca": Peer(
+        "nbmf_jax.inference.links.tuned_logistic_pca:tuned_logistic_pca",
+        help="log odds; rank and penalties chosen on hidden cells",
+    ),
+    "bernoulli-poisson": Peer(
+        "nbmf_jax.inference.links.bernoulli_poisson:bernoulli_poisson",
+        help="rates of events; surplus components fade away",
+        num_components=20,
+    ),
+}
+"""Factorizations with a link function: what ours are compared with."""
 
 PRIORS = ("learned", "rates", "paper")
 

@@ -312,6 +312,16 @@ def test_compare(csv, tmp_path):
     assert lonely.exit_code == 2 and "at least two" in lonely.output
 
 
+def test_compare_with_peers(csv):
+    options = ["--models", "beta-dir,logistic-pca,bernoulli-poisson", "--components", "2"]
+    result = nbmf("compare", csv, *options, "--splits", 2, "--json")
+    assert result.exit_code == 0, result.output
+    names = {line["candidate"] for line in json.loads(result.stdout)["ranking"]}
+    assert names == {"beta-dir, 2", "logistic-pca", "bernoulli-poisson"}
+    listed = nbmf("compare", "--help").output
+    assert "dir-dir" in listed and "logistic-pca" in listed
+
+
 def test_datasets(monkeypatch):
     monkeypatch.delenv("NBMF_JAX_DATA", raising=False)
     result = nbmf("datasets")

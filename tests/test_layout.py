@@ -17,7 +17,7 @@ import pytest
 
 import nbmf_jax
 from conftest import ROOT
-from nbmf_jax.registry import METHODS, MODELS
+from nbmf_jax.registry import METHODS, MODELS, PEERS
 
 PACKAGE = Path(nbmf_jax.__file__).parent
 
@@ -235,7 +235,9 @@ def names_in(source, names):
     return {node.value for node in constants if id(node) not in documents} & set(names)
 
 
-@pytest.mark.parametrize("names", [MODELS, METHODS], ids=["models", "methods"])
+@pytest.mark.parametrize(
+    "names", [MODELS, METHODS, [*MODELS, *PEERS]], ids=["models", "methods", "candidates"]
+)
 def test_names_are_listed_in_the_registry_only(names):
     """A module may have a default, or two names that it treats differently, but no list.
 

@@ -1,4 +1,4 @@
-"""`nbmf compare`: models and numbers of components side by side, on hidden cells."""
+"""`nbmf compare`: models, numbers of components and peers side by side, on hidden cells."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 from nbmf_jax.cli import _common
 from nbmf_jax.cli._common import TableOptions, say
 from nbmf_jax.cli._options import prior_option
-from nbmf_jax.registry import METHODS, MODELS, check_name
+from nbmf_jax.registry import AVERAGED, METHODS, MODELS, PEERS, check_name
 
 if TYPE_CHECKING:
     from nbmf_jax.data import BinaryMatrix
@@ -37,8 +37,13 @@ _LEARNING = [name for name, method in METHODS.items() if method.learns and not m
 
 @click.command()
 @click.argument("data", default="southern_women")
-@click.option("--models", default=",".join(MODELS), help="Models to compare, separated by commas.")
-@click.option("--components", default="2,4,8", help="Numbers of components, separated by commas.")
+@click.option(
+    "--models",
+    default=",".join([*AVERAGED, *PEERS]),
+    show_default=True,
+    help=f"What to compare, separated by commas: {', '.join([*MODELS, *PEERS])}.",
+)
+@click.option("--components", default="2,4,8", help="Numbers of components of our models.")
 @prior_option
 @click.option("--method", type=click.Choice(_LEARNING), default="cvb0", help="How to fit.")
 @click.option("--splits", type=click.IntRange(min=2), default=5, help="Number of random splits.")
@@ -72,6 +77,10 @@ def compare(
     the same splits; `difference` is the difference to the best candidate, `se_difference` its
     standard error.
 
+    Two peers with a link function stand beside our models: logistic-pca factorizes log odds, its
+    rank and penalties chosen on cells hidden from the training cells; bernoulli-poisson factorizes
+    rates. Both choose the number of their components themselves.
+
     \b
         nbmf compare mydata.csv --models beta-dir,dir-dir --components 2,5,10,100
     """
@@ -79,7 +88,8 @@ def compare(
     with _common.failing_in_words():
         candidates = _candidates(models, components, prior)
         say(f"{len(candidates)} candidates, {splits} splits, {method}", quiet=as_json)
-        result = _run(candidates, matrix, _Splits(method, splits, test_fraction, seed))
+        how = _Splits(method, splits, test_fraction, seed)
+        result = _run(candidates, matrix, how, progress=not as_json)
         if plot is not None:
             _draw(result, plot)
     say(f"\n{result}", quiet=as_json)
@@ -97,8 +107,8 @@ def _summary(result: Comparison) -> dict[str, object]:
     }
 
 
-def _candidates(models: str, components: str, prior: str) -> dict[str, FactorModel]:
-    """Every model with every number of components, by name; leaves out numbers below its least."""
+def _candidates(models: str, components: str, prior: str) -> dict[str, FactorModel | str]:
+    """Every model with every number of components that it allows, and peers, by name."""
     from nbmf_jax.models.presets import preset
 
     names = _listed(models, "--models")
@@ -106,12 +116,13 @@ def _candidates(models: str, components: str, prior: str) -> dict[str, FactorMod
     bad = [number for number in numbers if not number.isdigit() or int(number) < 1]
     if bad:
         raise ValueError(f"--components must be whole numbers of at least 1, got {bad[0]!r}")
-    found = {
-        f"{name}, {K}": preset(name, int(K), prior)
-        for name in names
-        for K in numbers
-        if MODELS[check_name("model", name, MODELS)].allows(int(K))
-    }
+    found: dict[str, FactorModel | str] = {}
+    for name in names:
+        if check_name("a model", name, [*MODELS, *PEERS]) in PEERS:
+            found[name] = name
+            continue
+        allowed = [int(K) for K in numbers if MODELS[name].allows(int(K))]
+        found |= {f"{name}, {K}": preset(name, K, prior) for K in allowed}
     if len(found) < 2:
         raise ValueError(
             f"give at least two candidates to compare, got {', '.join(found) or 'none'}"
@@ -126,7 +137,12 @@ def _listed(text: str, option: str) -> list[str]:
     return list(dict.fromkeys(items))
 
 
-def _run(candidates: dict[str, FactorModel], matrix: BinaryMatrix, options: _Splits) -> Comparison:
+def _run(
+    candidates: dict[str, FactorModel | str],
+    matrix: BinaryMatrix,
+    options: _Splits,
+    progress: bool,
+) -> Comparison:
     import jax
 
     from nbmf_jax.posterior.compare import compare
@@ -138,6 +154,7 @@ def _run(candidates: dict[str, FactorModel], matrix: BinaryMatrix, options: _Spl
         method=options.method,
         num_splits=options.num_splits,
         test_fraction=options.test_fraction,
+        progress=progress,
     )
 
 

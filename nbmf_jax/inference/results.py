@@ -28,7 +28,7 @@ from nbmf_jax.models.families import Factor, Family, inside_unit_interval
 from nbmf_jax.models.likelihood import bernoulli_mean, log_likelihood
 from nbmf_jax.models.pytrees import register_immutable
 
-__all__ = ["AxisLabels", "PointEstimate", "VariationalPosterior", "check_same_labels"]
+__all__ = ["AxisLabels", "Fit", "PointEstimate", "VariationalPosterior", "check_same_labels"]
 
 AxisLabels = tuple[Any, ...] | None  # of rows or columns; whatever a user's DataFrame has
 
@@ -36,8 +36,8 @@ _TURN = Orientation(transposed=True)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class _Result:
-    """What the two results share; W H of independent W and H has mean E[W] E[H].
+class Fit:
+    """What all results share: the way it went, and the labels of what was fitted.
 
     Attributes:
         num_iter: iterations done.
@@ -54,17 +54,12 @@ class _Result:
     row_labels: AxisLabels = None
     column_labels: AxisLabels = None
 
-    def mean(self) -> Factors:
-        """W (F, K) and H (K, N)."""
+    def expected(self) -> Matrix:
+        """(F, N): the probability of a one in every cell, missing ones included."""
         raise NotImplementedError
 
-    def expected(self) -> Matrix:
-        """E[W] E[H], (F, N): the probability of a one in every cell, missing ones included."""
-        factors = self.mean()
-        return bernoulli_mean(factors["W"], factors["H"])
-
     def log_predictive(self, V: object) -> float:
-        """Log probability of the observed cells of V, each given E[W] E[H], summed."""
+        """Log probability of the observed cells of V, each given `expected()`, summed."""
         matrix, expected = as_binary_matrix(V), self.expected()
         values = matrix.values
         check_same_labels("V", matrix, self.row_labels, self.column_labels)
@@ -82,6 +77,19 @@ class _Result:
         except (TypeError, ValueError, jax.errors.JAXTypeError):  # traced, or several at once
             after = ""
         return f"{what}, {F} x {N}, {K} components{after}"
+
+
+class _Result(Fit):
+    """What the two results share; W H of independent W and H has mean E[W] E[H]."""
+
+    def mean(self) -> Factors:
+        """W (F, K) and H (K, N)."""
+        raise NotImplementedError
+
+    def expected(self) -> Matrix:
+        """E[W] E[H], (F, N): the probability of a one in every cell, missing ones included."""
+        factors = self.mean()
+        return bernoulli_mean(factors["W"], factors["H"])
 
 
 @partial(

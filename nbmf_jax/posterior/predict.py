@@ -23,6 +23,7 @@ from jaxtyping import Array, Float, Int, Integer
 
 from nbmf_jax.data.checks import check_count
 from nbmf_jax.inference import assignments
+from nbmf_jax.inference.results import Fit
 from nbmf_jax.models.base import FactorModel
 from nbmf_jax.posterior.average import pooled
 from nbmf_jax.posterior.convert import Container, group, is_container, to_arviz
@@ -72,7 +73,7 @@ def predict(
 
     Args:
         result: an `arviz.InferenceData` (see `to_arviz`), an MCMC run, a fitted estimator, a
-            `VariationalPosterior` or a `PointEstimate`. If the labels were kept
+            `VariationalPosterior`, a `PointEstimate` or a fit of a peer. If the labels were kept
             (`extra_fields=("assignments",)`), the mean is Rao-Blackwellised.
         interval: probability of the equal-tailed credible interval of each cell's probability,
             e.g. 0.9.
@@ -89,6 +90,8 @@ def predict(
     """
     interval = check_interval(interval)
     num_draws = check_count("num_draws", num_draws, minimum=0)
+    if isinstance(result, Fit) and not isinstance(result, FactorPosterior):
+        return _of_a_peer(result, only_mean=interval is None and num_draws == 0)
     idata = _container(result, num_samples, key, only_mean=interval is None and num_draws == 0)
     draws = check_draws(idata)
     frame = partial(pd.DataFrame, index=draws.rows, columns=draws.columns)
@@ -103,6 +106,19 @@ def predict(
         upper=upper,
         draws=_missing_draws(idata, draws, num_draws, key) if num_draws else None,
     )
+
+
+def _of_a_peer(result: Fit, only_mean: bool) -> Prediction:
+    """What a factorization with a link function expects; its draws are not kept."""
+    if not only_mean:
+        raise ValueError(
+            f"{type(result).__name__} keeps no draws: interval and num_draws need a posterior of "
+            f"W and H, e.g. of CollapsedGibbs or cvb0"
+        )
+    labels = result.row_labels, result.column_labels
+    rows, columns = (None if x is None else list(x) for x in labels)
+    mean = pd.DataFrame(np.asarray(result.expected()), index=rows, columns=columns)
+    return Prediction(mean=mean, lower=None, upper=None, draws=None)
 
 
 def check_interval(interval: object) -> float | None:

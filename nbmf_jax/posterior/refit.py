@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import jax
@@ -13,14 +14,20 @@ from numpyro.infer import MCMC
 from nbmf_jax.inference.gibbs.kernel import CollapsedGibbs
 from nbmf_jax.inference.variational.cvb0 import cvb0
 from nbmf_jax.models.base import FactorModel
+from nbmf_jax.registry import PEERS, check_name, find
 
 __all__ = ["Fit", "refitter"]
 
 Fit = Callable[[jax.Array, Float[np.ndarray, "F N"]], object]
 
 
-def refitter(candidate: FactorModel | Fit, method: str, options: Mapping[str, Any]) -> Fit:
-    """A function `fit(key, V)`; a candidate that is a function already stays as it is."""
+def refitter(candidate: FactorModel | Fit | str, method: str, options: Mapping[str, Any]) -> Fit:
+    """A function `fit(key, V)`; a candidate that is a function already stays as it is.
+
+    Options are those of models: a peer, given by its name, runs at its defaults.
+    """
+    if isinstance(candidate, str):
+        return _peer(candidate)
     if not isinstance(candidate, FactorModel):
         return candidate
     if method == "gibbs":
@@ -28,6 +35,13 @@ def refitter(candidate: FactorModel | Fit, method: str, options: Mapping[str, An
     if method == "cvb0":
         return lambda key, V: cvb0(key, candidate, V, **options)
     raise ValueError(f"method must be 'gibbs' or 'cvb0', got {method!r}")
+
+
+def _peer(name: str) -> Fit:
+    peer = PEERS[check_name("a candidate given by name", name, PEERS)]
+    if peer.num_components is None:
+        return find(peer.fit)
+    return partial(find(peer.fit), num_components=peer.num_components)
 
 
 def _gibbs(

@@ -55,6 +55,13 @@ for model in models[:3]:
     nbmf.map_gradient(key, model, V, prior=False, num_steps=3)
     nbmf.stochastic_cvb0(key, model, V, batch_size=5)
     nbmf.fold_in(nbmf.cvb0(key, model, V[:14]), V[14:])
+for form in (None, "W", "both"):
+    nbmf.logistic_pca(key, V, 2, nonnegative=form, row_effects=True, max_iter=3).expected()
+nbmf.logistic_pca(key, V, 0, column_effects=False, max_iter=3, num_restarts=2).expected()
+nbmf.tuned_logistic_pca(key, V, max_components=2, max_iter=3).expected()
+for shrinkage in (True, False):
+    options = {"num_warmup": 2, "num_samples": 2, "shrinkage": shrinkage}
+    nbmf.bernoulli_poisson(key, V, 3, **options).expected()
 nbmf.bica(key, models[0], V, max_iter=3), nbmf.bica(key, models[1], V, max_iter=3)
 """
 

@@ -1,7 +1,9 @@
 """`compare`: held-out splits and PSIS-LOO."""
 
 import importlib
+import sys
 
+import jax
 import numpy as np
 import pandas as pd
 import pytest
@@ -66,6 +68,32 @@ def test_a_model_by_both_methods():
     assert abs(sampled.splits - variational.splits).max(axis=None) < 0.05
 
 
+def test_peers_by_name_beside_a_model():
+    V = runs.women()
+    candidates = {"ours": nbmf.BetaDir(3), "log odds": "logistic-pca", "rates": "bernoulli-poisson"}
+    result = nbmf.compare(candidates, V, method="cvb0", num_splits=2)
+    assert set(result.splits.columns) == set(candidates)
+    assert result.table["perplexity"].between(0.3, 0.8).all()
+    # The same key and split: what a user gets who calls the peer.
+    key_split, key_fit = jax.random.split(jax.random.split(jax.random.key(0), 2)[0])
+    train, test = nbmf.train_test_split(key_split, V.to_numpy())
+    fit = nbmf.tuned_logistic_pca(key_fit, train)
+    by_hand = nbmf.perplexity(fit.expected(), test)
+    assert result.splits.loc[0, "log odds"] == pytest.approx(by_hand, rel=1e-4)
+
+
+def test_progress_is_shown_on_a_terminal_only(capsys, monkeypatch):
+    def guess(key, V):
+        return np.full(V.shape, 0.5)
+
+    fits = {"first": guess, "second": guess}
+    nbmf.compare(fits, runs.women(), num_splits=2, progress=True)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    nbmf.compare(fits, runs.women(), num_splits=2, progress=True)
+    assert "second" in capsys.readouterr().err
+
+
 def test_loo_ranks_and_passes_pareto_k_on(recwarn):
     V = runs.women()
     fits = {"K = 1": runs.one_component(V), "K = 3": runs.variational()}
@@ -122,6 +150,8 @@ def test_refuses_in_words():
         nbmf.compare({"a": model, "b": model}, V, num_splits=1)
     with pytest.raises(ValueError, match="method must be 'gibbs' or 'cvb0'"):
         nbmf.compare({"a": model, "b": model}, V, method="magic")
+    with pytest.raises(ValueError, match="must be one of logistic-pca, bernoulli-poisson, got"):
+        nbmf.compare({"a": model, "b": "magic"}, V)
     with pytest.raises(ValueError, match="LOO needs the data"):
         nbmf.compare({"a": fit, "b": fit})
     with pytest.raises(ValueError, match=r"shape \(18, 14\), but V has \(17, 14\)"):

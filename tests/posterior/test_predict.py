@@ -203,3 +203,13 @@ def test_coverage_of_the_interval():
         prediction, truth = nbmf.predict(mcmc, interval=0.9), W @ H
         covered.append(((prediction.lower <= truth) & (truth <= prediction.upper)).mean(axis=None))
     assert abs(np.mean(covered) - 0.9) < 0.03, covered
+
+
+def test_a_peer_has_a_mean_and_no_draws():
+    V = runs.women()
+    fit = nbmf.logistic_pca(jax.random.key(0), V, 2, penalty=1.0)
+    mean = nbmf.predict(fit).mean
+    assert list(mean.index) == list(V.index) and list(mean.columns) == list(V.columns)
+    np.testing.assert_array_equal(mean, fit.expected())
+    with pytest.raises(ValueError, match="LogisticEstimate keeps no draws"):
+        nbmf.predict(fit, interval=0.9)

@@ -1,4 +1,4 @@
-"""`perplexity` and `train_test_split`."""
+"""`perplexity`, `brier_score`, `reliability` and `train_test_split`."""
 
 import jax
 import numpy as np
@@ -18,6 +18,18 @@ def test_perplexity_by_hand():
     assert nbmf.perplexity(expected, V_test) == pytest.approx(by_hand, rel=1e-12)
     frame = pd.DataFrame(np.float32(expected))
     assert nbmf.perplexity(frame, pd.DataFrame(V_test)) == pytest.approx(by_hand, rel=1e-6)
+
+
+def test_brier_score_and_reliability_by_hand():
+    expected, V_test = np.array([[0.1, 0.15, 0.95, 1.0]]), np.array([[0, 1, 1, NAN]])
+    assert nbmf.brier_score(expected, V_test) == pytest.approx((0.01 + 0.7225 + 0.0025) / 3)
+    table = nbmf.reliability(expected, V_test)
+    assert table["cells"].tolist() == [0, 2, 0, 0, 0, 0, 0, 0, 0, 1]
+    assert table.loc[1, ["predicted", "observed"]].tolist() == pytest.approx([0.125, 0.5])
+    assert table.loc[1, "se"] == pytest.approx(np.sqrt(0.09 + 0.1275) / 2)
+    assert table.loc[0, ["predicted", "observed", "se"]].isna().all()
+    with pytest.raises(ValueError, match="num_bins"):
+        nbmf.reliability(expected, V_test, num_bins=0)
 
 
 def test_perplexity_counts_observed_test_entries_only():

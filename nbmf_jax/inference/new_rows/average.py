@@ -89,6 +89,9 @@ def _put(rows: Int[np.ndarray, " few"], old: np.ndarray, new: np.ndarray) -> np.
     return out
 
 
+_Found = tuple[np.ndarray, np.ndarray, np.ndarray, tuple[np.ndarray, ...]]  # see `_batch`
+
+
 def _all_rows(
     key: Key,
     other: OtherFactor,
@@ -103,7 +106,7 @@ def _all_rows(
     padded = np.pad(V[order], ((0, -len(V) % at_once), (0, 0)), constant_values=np.nan)
     batches = padded.reshape(-1, at_once, V.shape[1])
 
-    def run(batch: Float[np.ndarray, "R N"]) -> tuple[np.ndarray, ...]:
+    def run(batch: Float[np.ndarray, "R N"]) -> _Found:
         draws = other.X, other.prior, other.rates
         found = _batch(key, draws, batch, other.family, settings, quantiles)
         return jax.tree.map(np.asarray, found)

@@ -1,0 +1,1 @@
+"""Peers with a link function: V ~ Bernoulli(link(W H)), whose factors are no probabilities."""
