@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 __all__ = [
     "AVERAGE",
     "AVERAGED",
+    "AVERAGED_PEER",
     "METHODS",
     "MODELS",
     "PEERS",
@@ -164,6 +165,8 @@ PRIORS = ("learned", "rates", "paper")
 AVERAGE = "average"
 """What the estimator and the command line call the average of several models."""
 AVERAGED = ("beta-dir", "dir-beta")
+AVERAGED_PEER = "bernoulli-poisson"
+"""What is averaged with them: no components to show, but other errors."""
 
 
 def models_of(name: object) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from nbmf_jax.models.base import FactorModel
 from nbmf_jax.posterior.convert import Container
 from nbmf_jax.posterior.diagnose import Diagnosis
 from nbmf_jax.posterior.draws import Draws
-from nbmf_jax.registry import METHODS, check_name, models_of
+from nbmf_jax.registry import AVERAGED_PEER, METHODS, check_name, models_of
 
 __all__ = ["Job", "Run", "describe_jobs", "make_jobs"]
 
@@ -32,6 +32,7 @@ class Job(NamedTuple):
     n_init: int | None  # likewise
     num_draws: int  # from a variational posterior
     show_progress: bool
+    starts_by_em: bool = False  # chains begin with labels of an EM fit of their own
 
     def describe_run(self, run: Run) -> str:
         """The settings in a line, with the length of a run that decided itself how long it is."""
@@ -72,18 +73,23 @@ def make_jobs(options: Mapping[str, Any], data: BinaryMatrix) -> dict[str, Job]:
                 f"{options['method']} does not know; use method='gibbs', or one of "
                 f"{', '.join(names)}"
             )
-        seconds = seconds / len(names) if isinstance(seconds, int | float) else seconds
-    return {
+        if isinstance(seconds, int | float):
+            seconds = seconds / (len(names) + 1)  # the peer takes its part, too
+        options = {**options, **settings.for_average(options, data.shape)}
+    jobs = {
         name: _make_job({**options, "model": name, "max_seconds": seconds}, data) for name in names
     }
+    # Chains of an average are for prediction: they need not have forgotten where they began.
+    return {name: job._replace(starts_by_em=len(jobs) > 1) for name, job in jobs.items()}
 
 
 def describe_jobs(jobs: Mapping[str, Job]) -> str:
     """What is going to be fitted, in a line."""
     models = [f"{name}, up to {job.model.num_components} components" for name, job in jobs.items()]
     described = dict.fromkeys(job.describe() for job in jobs.values())
-    of = "average of " if len(jobs) > 1 else ""
-    return f"{of}{' and '.join(models)}; {'; '.join(described)}"
+    if len(jobs) == 1:
+        return f"{models[0]}; {'; '.join(described)}"
+    return f"average of {', '.join(models)} and {AVERAGED_PEER}; {'; '.join(described)}"
 
 
 def _make_job(options: Mapping[str, Any], data: BinaryMatrix) -> Job:

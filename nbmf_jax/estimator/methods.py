@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import jax
@@ -18,6 +19,7 @@ from nbmf_jax.data.checks import check_count
 from nbmf_jax.estimator.job import Job, Run
 from nbmf_jax.estimator.progress import Progress
 from nbmf_jax.estimator.settings import num_starts
+from nbmf_jax.inference.assignments import Assignments
 from nbmf_jax.inference.gibbs.chains import run_chains
 from nbmf_jax.inference.point.em import em
 from nbmf_jax.inference.point.labels import labels_by_em
@@ -49,6 +51,25 @@ _POINT = "A point estimate has no uncertainty, and no interval; use gibbs or cvb
 
 def fit_gibbs(key: jax.Array, job: Job) -> Run:
     """Exact collapsed Gibbs sampling, several chains on threads."""
+    if job.starts_by_em:
+        return fit_quick(key, job)
+    return _run_gibbs(key, job, None)
+
+
+def fit_quick(key: jax.Array, job: Job) -> Run:
+    """The same, each chain from the labels of an EM fit of its own."""
+    began = time.perf_counter()
+    key_start, key_chains = jax.random.split(key)
+    keys = jax.random.split(key_start, job.steps.num_chains)
+    start = labels_by_em(keys, job.model, jnp.asarray(job.data.values))
+    jax.block_until_ready(start)
+    if job.rounds is not None:
+        left = max(job.rounds.max_seconds - (time.perf_counter() - began), 1.0)
+        job = job._replace(rounds=job.rounds._replace(max_seconds=left))
+    return _run_gibbs(key_chains, job, start)
+
+
+def _run_gibbs(key: jax.Array, job: Job, start: Assignments | None) -> Run:
     with Progress(job.steps, job.rounds, show=job.show_progress) as progress:
         run = run_chains(
             key,
@@ -56,23 +77,8 @@ def fit_gibbs(key: jax.Array, job: Job) -> Run:
             job.data,
             job.steps,
             rounds=job.rounds,
+            start=start,
             unsettled=Settling(),
-            report=progress.report,
-        )
-    return _of_chains(run.draws, job, (run.num_warmup, run.num_steps), run.interrupted)
-
-
-def fit_quick(key: jax.Array, job: Job) -> Run:
-    """Short chains of collapsed Gibbs sampling, each from the labels of an EM fit of its own."""
-    key_start, key_chains = jax.random.split(key)
-    keys = jax.random.split(key_start, job.steps.num_chains)
-    with Progress(job.steps, None, show=job.show_progress) as progress:
-        run = run_chains(
-            key_chains,
-            job.model,
-            job.data,
-            job.steps,
-            start=labels_by_em(keys, job.model, jnp.asarray(job.data.values)),
             report=progress.report,
         )
     return _of_chains(run.draws, job, (run.num_warmup, run.num_steps), run.interrupted)

@@ -20,7 +20,7 @@ from nbmf_jax.estimator.job import Job, Run, make_jobs
 from nbmf_jax.estimator.scoring import fold_in_rows, halves, is_seen
 from nbmf_jax.estimator.summary import Cells
 from nbmf_jax.models.hyperpriors import Hyperparameter
-from nbmf_jax.posterior.average import members_of
+from nbmf_jax.posterior.average import weights_of
 from nbmf_jax.posterior.draws import read_draws
 from nbmf_jax.posterior.predict import expected_of
 from nbmf_jax.posterior.scores import perplexity
@@ -98,7 +98,8 @@ class NBMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         diagnosis_: level, R-hat, ESS, standard errors and modes (see `diagnose`); None for methods
             without chains.
         model_: the `BetaDir`, `DirBeta` or `DirDir` that was fitted, or that an average shows.
-        weights_: of the models of an average, by name.
+        weights_: of the models of an average, by name: they multiply log odds, and may sum to
+            more than 1; empty for a single model.
         n_iter_: sweeps or iterations done; `trace_` has what was traced by iteration.
         interrupted_: whether Ctrl-C ended sampling early.
         seconds_: how long the fit took; `seed_` is the seed it used; `settings_` says in words
@@ -166,7 +167,7 @@ class NBMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.seconds_ = time.perf_counter() - began
         self.data_, self._labelled = data, _has_labels(X)
         self.model_ = jobs[run.shown].model
-        self.weights_ = {member.name: member.weight for member in members_of(run.idata)}
+        self.weights_ = weights_of(run.idata)
         self._keep(run)
         return self
 

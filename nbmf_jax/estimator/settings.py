@@ -6,7 +6,8 @@ One place for these decisions, all of them functions of the shape of the data.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import Any
 
 import numpy as np
 import numpyro
@@ -24,6 +25,7 @@ __all__ = [
     "RandomState",
     "Steps",
     "build_model",
+    "for_average",
     "independent_draws",
     "many_chains",
     "num_components",
@@ -57,6 +59,7 @@ _CELLS_PER_STEP_OF_ROUNDS, _FEWEST_SWEEPS_OF_ROUNDS = 100_000, 5
 _MANY_CHAINS = {10_000: 64, 300_000: 32}
 _CHAINS_OF_LARGE = 16
 _FEW_CHAINS = 4
+_MOST_CHAINS_OF_AVERAGE = 32
 _FIRST_ROUND = 1000  # sweeps, half of them warm-up
 # Short chains, a power of 2 in number: about so many cells in all of them, and so many cells times
 # sweeps in the half of a chain that is kept (docs/quick_answer.md has what that is worth).
@@ -149,6 +152,23 @@ def many_chains(shape: Shape) -> int:
     cells = int(np.prod(shape))
     fitting = (number for most, number in _MANY_CHAINS.items() if cells <= most)
     return next(fitting, _CHAINS_OF_LARGE)
+
+
+def for_average(options: Mapping[str, Any], shape: Shape) -> dict[str, Any]:
+    """What an average of models does otherwise than one of them alone, where it was not told.
+
+    Base rates predict better. Leave-one-out predictives want many steps, even short ones, and
+    chains long enough for them.
+    """
+    prior = {"prior": "rates"} if options["prior"] == "learned" else {}
+    if any(options[name] is not None for name in ("n_warmup", "n_samples", "n_chains")):
+        return prior  # lengths that were asked for
+    sweeps = _FEWEST_SWEEPS_OF_ROUNDS if options["n_sweeps"] is None else options["n_sweeps"]
+    return {
+        **prior,
+        "n_sweeps": sweeps,
+        "n_chains": min(many_chains(shape), _MOST_CHAINS_OF_AVERAGE),
+    }
 
 
 def rounds_of(

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from nbmf_jax.data.matrix import BinaryMatrix
 from nbmf_jax.estimator.job import Run
 from nbmf_jax.posterior.align import MIN_SHARE
-from nbmf_jax.posterior.average import pooled
+from nbmf_jax.posterior.average import pooled_ends
 from nbmf_jax.posterior.convert import Container, group
 from nbmf_jax.posterior.draws import Draws, check_draws, read_draws
 from nbmf_jax.posterior.predict import (
@@ -139,7 +139,7 @@ def _few_cells(
     interval: float,
 ) -> Float[np.ndarray, "3 cells"]:
     """Mean, lower and upper end, cell by cell."""
-    ends = [(1 - interval) / 2, (1 + interval) / 2]
+    ends = (1 - interval) / 2, (1 + interval) / 2
 
     def quantiles(fit: Container) -> Float[np.ndarray, "2 cells"]:
         draws, values = read_draws(fit), np.empty((2, len(f)))
@@ -149,7 +149,8 @@ def _few_cells(
         return values
 
     mean = chain_expected_at(idata, draws, f, n).mean(0)
-    return np.concatenate([mean[None], pooled(idata, quantiles)])
+    found = pooled_ends(idata, ends, quantiles, lambda cells: cells[f, n])
+    return np.concatenate([mean[None], found])
 
 
 def _many_cells(

@@ -1,16 +1,18 @@
 """The average of fits of several models to one table, weighed by how well each predicts.
 
-Beta-Dir and Dir-Beta err in different cells, so that both together predict better than either.
-Their probabilities are averaged on the scale of log odds, with weights from leave-one-out
-predictives (`pooling`).
+Beta-Dir, Dir-Beta and a factorization of rates (`bernoulli_poisson`) err in different cells, so
+that all together predict better than any of them. Their probabilities are averaged on the scale of log
+odds, with weights from leave-one-out predictives (`pooling`).
 
-The average is kept in the container of the model that predicts best alone, whose draws and
-components it shows. Chains are independent, in one fit as in the other, so that chain c of all fits
-together is a chain of the average. What is kept of it (`chain_means`) is the pooled probability,
-plus what the chain's own probabilities would change in it to first order: the mean over chains is
-the pooled probability itself, and everything that is told by how far chains differ holds for the
-average. The draws of the other models are in groups of their own, from which `members_of` makes
-containers again. The ends of intervals are pooled as probabilities are.
+The average is kept in the container of that model with components which predicts best alone, whose
+draws and components it shows. Chains are independent, in one fit as in the other, so that chain c
+of all fits together is a chain of the average. What is kept of it (`chain_means`) is the pooled
+probability, plus what the chain's own probabilities would change in it to first order: the mean
+over chains is the pooled probability itself, and everything that is told by how far chains differ
+holds for the average. The draws of the other models are in groups of their own, from which
+`members_of` makes containers again; of a fit without components, mean and variance of every cell.
+The ends of intervals are pooled as probabilities are. New rows are worked out by the models with
+components only, with weights of their own.
 """
 
 from __future__ import annotations
@@ -22,14 +24,25 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 from jaxtyping import Float
+from scipy import stats
 
 from nbmf_jax.models.likelihood import inside
 from nbmf_jax.posterior.convert import Container, group, of_groups, with_
-from nbmf_jax.posterior.leave_one_out import leave_one_out, of_chains
+from nbmf_jax.posterior.leave_one_out import leave_one_out
 from nbmf_jax.posterior.pooling import Pool, fit_pool
 from nbmf_jax.posterior.restore import data_of
 
-__all__ = ["Member", "average", "members_of", "pool_of", "pooled"]
+__all__ = [
+    "Cells",
+    "Member",
+    "average",
+    "cells_of_peers",
+    "members_of",
+    "pool_of",
+    "pool_of_new",
+    "pooled_ends",
+    "weights_of",
+]
 
 _RECORD = "average"  # attribute of the posterior: the pool, with weights by the name of the model
 _KEPT = ("posterior", "constant_data")  # what new rows and intervals need of the other models
@@ -40,66 +53,132 @@ ByChain = Float[np.ndarray, "chain F N"]
 
 
 class Member(NamedTuple):
-    """A model in an average."""
+    """A model with components in an average."""
 
     name: str  # of the model; empty for a fit that is no average
     weight: float
     idata: Container
 
 
-def average(fits: Mapping[str, Container]) -> Container:
-    """The average of fits with as many chains each, by the names of their models.
+class Cells(NamedTuple):
+    """What an average knows of a fit without components."""
 
-    Every fit must have kept means of its chains, as those of `NBMF(method="gibbs")` do.
+    expected: Float[np.ndarray, "*cells"]
+    variance: Float[np.ndarray, "*cells"]
+
+    def end(self, probability: float) -> Float[np.ndarray, "*cells"]:
+        """A quantile of each cell's probability: of the Beta with this mean and variance."""
+        p = inside(self.expected.astype(float))
+        size = np.maximum(p * (1 - p) / np.maximum(self.variance, 1e-12) - 1, 1e-3)
+        return inside(stats.beta.ppf(probability, p * size, (1 - p) * size))
+
+
+def average(
+    fits: Mapping[str, Container], peers: Mapping[str, xr.Dataset] | None = None
+) -> Container:
+    """The average of fits by the names of their models.
+
+    Args:
+        fits: containers with as many chains each, which have kept means of their chains, as those
+            of `NBMF(method="gibbs")` do.
+        peers: fits without components: `expected` and `log_leave_one_out` by chain, row and
+            column, and the `variance` by row and column. Their chains may be fewer, by a whole
+            factor.
     """
     elpd = {name: leave_one_out(idata).elpd for name, idata in fits.items()}
-    names = sorted(fits, key=lambda name: -elpd[name])
-    members = [fits[name] for name in names]
-    V = data_of(members[0])
+    names, peers = sorted(fits, key=lambda name: -elpd[name]), peers or {}
+    shown = fits[names[0]]
+    V = data_of(shown)
     if V is None:
         raise ValueError("the fits do not hold their data, by which they are weighed")
-    left_out = [_of_ones(of_chains(idata).to_numpy(), V) for idata in members]
-    observed = np.isfinite(np.stack(left_out)).all((0, 1)) & np.isfinite(V)
-    pool = fit_pool(np.stack([p.mean(0)[observed] for p in left_out]), V[observed])
-    record = {"intercept": pool.intercept, "weights": dict(zip(names, pool.weights, strict=True))}
+    means = [*(group(fits[name], "chain_means") for name in names), *peers.values()]
+    left_out = [_of_ones(_by_chain(x, _LEAVE_ONE_OUT), V) for x in means]
+    pool, of_new = _fit_pools(left_out, V, len(names))
+    record = {
+        "intercept": pool.intercept,
+        "weights": dict(zip([*names, *peers], pool.weights, strict=True)),
+        "new": of_new,
+    }
     others = {
-        f"{name.replace('-', '_')}_{kept}": group(fits[name], kept)
-        for name in names[1:]
-        for kept in _KEPT
+        _group_of(name, kept): group(fits[name], kept) for name in names[1:] for kept in _KEPT
+    }
+    others |= {
+        _group_of(name, "cells"): x[["expected", "variance"]].mean("chain")
+        for name, x in peers.items()
     }
     return with_(
-        members[0],
-        posterior=group(members[0], "posterior").assign_attrs({_RECORD: json.dumps(record)}),
-        chain_means=_chain_means(pool, members, left_out, V),
+        shown,
+        posterior=group(shown, "posterior").assign_attrs({_RECORD: json.dumps(record)}),
+        chain_means=_chain_means(pool, means, left_out, V),
         **{name: data for name, data in others.items() if data},
     )
 
 
+def weights_of(idata: Container) -> dict[str, float]:
+    """Weights of all fits of an average, the one that is shown first; empty for a single fit."""
+    record = _record(idata)
+    return {} if record is None else record["weights"]
+
+
 def members_of(idata: Container) -> list[Member]:
-    """The fits of an average, the one that is shown first; a fit of one model is the only one."""
+    """The fits with components, the one that is shown first; a fit of one model is the only one."""
     record = _record(idata)
     if record is None:
         return [Member("", 1.0, idata)]
-    (shown, weight), *others = record["weights"].items()
+    weights = list(record["weights"].items())[: len(record["new"][1])]
+    (shown, weight), *others = weights
     return [
         Member(shown, weight, idata),
         *(Member(name, weight, _container_of(name, idata)) for name, weight in others),
     ]
 
 
+def cells_of_peers(idata: Container) -> list[Cells]:
+    """What is known of the fits without components, (F, N) each."""
+    names = list(weights_of(idata))[len(members_of(idata)) :]
+    kept = (group(idata, _group_of(name, "cells")) for name in names)
+    return [
+        Cells(*(x[name].transpose("row", "column").to_numpy() for name in Cells._fields))
+        for x in kept
+    ]
+
+
 def pool_of(idata: Container) -> Pool:
-    """How the probabilities of the fits are put together."""
+    """How the probabilities of the fits are put together: those with components, then others."""
     record = _record(idata)
     if record is None:
         return Pool(0.0, (1.0,))
     return Pool(record["intercept"], tuple(record["weights"].values()))
 
 
-def pooled(
-    idata: Container, probabilities: Callable[[Container], Float[np.ndarray, "*any"]]
-) -> Float[np.ndarray, "*any"]:
-    """Probabilities that are computed of each fit, put together."""
-    return pool_of(idata)([probabilities(member.idata) for member in members_of(idata)])
+def pool_of_new(idata: Container) -> Pool:
+    """How those of new rows are put together: by the fits with components only."""
+    record = _record(idata)
+    if record is None:
+        return Pool(0.0, (1.0,))
+    intercept, weights = record["new"]
+    return Pool(intercept, tuple(weights))
+
+
+def pooled_ends(
+    idata: Container,
+    ends: tuple[float, float],
+    of_fit: Callable[[Container], Float[np.ndarray, "2 *cells"]],
+    of_cells: Callable[[Float[np.ndarray, "F N"]], Float[np.ndarray, "*cells"]],
+) -> Float[np.ndarray, "2 *cells"]:
+    """Ends of intervals of some cells.
+
+    Args:
+        idata: the average, or a single fit.
+        ends: probabilities of the two ends.
+        of_fit: the ends by a fit with components.
+        of_cells: these cells of a matrix.
+    """
+    parts = [of_fit(member.idata) for member in members_of(idata)]
+    for cells in cells_of_peers(idata):
+        some = Cells(*map(of_cells, cells))
+        parts.append(np.stack([some.end(probability) for probability in ends]))
+    return pool_of(idata)(parts)
 
 
 def _record(idata: Container) -> dict[str, Any] | None:
@@ -107,11 +186,29 @@ def _record(idata: Container) -> dict[str, Any] | None:
     return None if record is None else json.loads(record)
 
 
+def _group_of(name: str, kept: str) -> str:
+    return f"{name.replace('-', '_')}_{kept}"
+
+
 def _container_of(name: str, idata: Container) -> Container:
     """One of the models that are not shown, with the data of the fit."""
-    own = {kept: group(idata, f"{name.replace('-', '_')}_{kept}") for kept in _KEPT}
+    own = {kept: group(idata, _group_of(name, kept)) for kept in _KEPT}
     own["observed_data"] = group(idata, "observed_data")
     return of_groups(**{name: data for name, data in own.items() if data})
+
+
+def _by_chain(means: xr.Dataset, name: str) -> ByChain:
+    return means[name].transpose(*_DIMS).to_numpy()
+
+
+def _fit_pools(
+    left_out: list[ByChain], V: Float[np.ndarray, "F N"], num_members: int
+) -> tuple[Pool, Pool]:
+    """The pool of all fits, and that of the fits with components."""
+    p = np.stack([x.mean(0, dtype=float) for x in left_out])
+    known = np.isfinite(p).all(0) & np.isfinite(V)
+    p, v = p[:, known], V[known]
+    return fit_pool(p, v), fit_pool(p[:num_members], v)
 
 
 def _of_ones(log_p: ByChain, V: Float[np.ndarray, "F N"]) -> ByChain:
@@ -121,13 +218,10 @@ def _of_ones(log_p: ByChain, V: Float[np.ndarray, "F N"]) -> ByChain:
 
 
 def _chain_means(
-    pool: Pool, members: list[Container], left_out: list[ByChain], V: Float[np.ndarray, "F N"]
+    pool: Pool, means: list[xr.Dataset], left_out: list[ByChain], V: Float[np.ndarray, "F N"]
 ) -> xr.Dataset:
     """Probabilities and leave-one-out predictives of the average, by chain."""
-    means = [group(idata, "chain_means") for idata in members]
-    expected, change = _pooled_by_chain(
-        pool, [x["expected"].transpose(*_DIMS).to_numpy() for x in means]
-    )
+    expected, change = _pooled_by_chain(pool, [_by_chain(x, "expected") for x in means])
     of_one, change_of_one = _pooled_by_chain(pool, left_out)
     p = np.where(V == 1, of_one, 1 - of_one)
     # Chains are put together by the mean of 1 / p, which is then that of the pooled p.
@@ -145,6 +239,10 @@ def _pooled_by_chain(
 ) -> tuple[Float[np.ndarray, "F N"], ByChain]:
     """The pooled probability, and what each chain would change in it to first order."""
     means = [p.mean(0, dtype=float) for p in probabilities]
-    slopes = pool.slopes(means)
-    changes = [s * (p - mean) for s, p, mean in zip(slopes, probabilities, means, strict=True)]
-    return inside(pool(means)), np.sum(changes, axis=0)
+    most = max(map(len, probabilities))
+    change = np.zeros((most, *means[0].shape))
+    for slope, p, mean in zip(pool.slopes(means), probabilities, means, strict=True):
+        # Fewer chains stand several times each, so far from their mean that its error is right.
+        times = most // len(p)
+        change += np.sqrt(times) * np.repeat(slope * (p - mean), times, axis=0)
+    return inside(pool(means)), change

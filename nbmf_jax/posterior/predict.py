@@ -25,7 +25,7 @@ from nbmf_jax.data.checks import check_count
 from nbmf_jax.inference import assignments
 from nbmf_jax.inference.results import Fit
 from nbmf_jax.models.base import FactorModel
-from nbmf_jax.posterior.average import pooled
+from nbmf_jax.posterior.average import pooled_ends
 from nbmf_jax.posterior.convert import Container, group, is_container, to_arviz
 from nbmf_jax.posterior.draws import Draws, check_draws, read_draws
 from nbmf_jax.posterior.groups import generator
@@ -227,7 +227,12 @@ def _rao_blackwell(
 
 def interval_ends(idata: Container, interval: float) -> Float[np.ndarray, "2 F N"]:
     """Lower and upper end of the interval of every cell; of an average, pooled."""
-    return pooled(idata, lambda fit: np.stack(intervals_of(read_draws(fit), interval)))
+    ends = (1 - interval) / 2, (1 + interval) / 2
+
+    def of_fit(fit: Container) -> Float[np.ndarray, "2 F N"]:
+        return np.stack(intervals_of(read_draws(fit), interval))
+
+    return pooled_ends(idata, ends, of_fit, lambda cells: cells)
 
 
 def intervals_of(

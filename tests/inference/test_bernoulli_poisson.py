@@ -7,7 +7,7 @@ import pytest
 
 import nbmf_jax as nbmf
 from conftest import MAX_Z
-from nbmf_jax.inference.links import bernoulli_poisson as module
+from nbmf_jax.inference.links import poisson_sweep as module
 from nbmf_jax.inference.links.latent_counts import Ones, draw_counts, find_ones
 
 V = np.array([[1.0, 0.0, 1.0], [1.0, np.nan, 0.0]])
@@ -29,15 +29,20 @@ def posterior_mean(shrinkage, num_draws=2_000_000, seed=0):
         r = rng.gamma(mass / K, 1, (num_draws, 1, K)) / scale
     p = -np.expm1(-(factor(F) * r) @ factor(N).transpose(0, 2, 1))
     likelihood = np.where(V == 1, p, np.where(V == 0, 1 - p, 1)).prod((1, 2))
+    return weighted_mean(likelihood, p)
+
+
+def weighted_mean(likelihood, p):
+    """Of draws p from the prior, and its error."""
+    num_draws = len(p)
     weight = likelihood / likelihood.mean()
     mean = (weight[:, None, None] * p).mean(0)
     error = np.sqrt((weight[:, None, None] * (p - mean)).var(0) / num_draws)
     return mean, error
 
 
-def sampled_mean(shrinkage, key=0):
-    """The same by the sampler; its error is how far chains differ."""
-    fit = nbmf.bernoulli_poisson(
+def fitted(shrinkage, key=0):
+    return nbmf.bernoulli_poisson(
         jax.random.key(key),
         V,
         K,
@@ -46,6 +51,11 @@ def sampled_mean(shrinkage, key=0):
         num_samples=8000,
         num_chains=16,
     )
+
+
+def sampled_mean(shrinkage, key=0):
+    """The same by the sampler; its error is how far chains differ."""
+    fit = fitted(shrinkage, key)
     means = np.asarray(fit.chain_means, float)
     return means.mean(0), means.std(0, ddof=1) / np.sqrt(len(means))
 
@@ -61,6 +71,29 @@ def test_posterior_mean_of_every_cell(shrinkage):
     """Twelve comparisons with errors from 16 chains (t with 15 degrees): by chance 2e-3 in all."""
     z, distance = z_scores(shrinkage)
     assert z.max() < MAX_Z and distance.max() < 0.01
+
+
+@pytest.mark.slow
+def test_cells_left_out():
+    """p(v | V without v) of every observed cell against weighted draws from the prior."""
+    rng = np.random.default_rng(1)
+    num_draws = 2_000_000
+    shapes = rng.gamma(1, 1, (2, num_draws, 1, 1))
+    rates = (rng.gamma(10, 0.1, (num_draws, size, 1)) for size in V.shape)
+    W, H = (
+        rng.gamma(shape, 1, (num_draws, size, K)) / rate
+        for shape, size, rate in zip(shapes, V.shape, rates, strict=True)
+    )
+    p = -np.expm1(-W @ H.transpose(0, 2, 1))
+    seen = np.where(V == 1, p, np.where(V == 0, 1 - p, 1))
+    seen = np.maximum(seen, 1e-12)
+    everything = seen.prod((1, 2))
+    exact = everything.mean() / (everything[:, None, None] / seen).mean(0)
+    found = np.asarray(fitted(False).log_leave_one_out, float)
+    together = 1 / np.exp(-found).mean(0)
+    known = np.isfinite(V)
+    np.testing.assert_allclose(together[known], exact[known], rtol=0.02)
+    assert np.isnan(found[:, ~known]).all()
 
 
 @pytest.mark.slow

@@ -150,6 +150,7 @@ class _Run:
         self.kernel, self.data, self.steps, self.rounds = kernel, data, steps, rounds
         self.pool, self.report = pool, report
         self.began = time.perf_counter()
+        self.compiled = 0.0  # when the first piece was done
         self.capacity = steps.num_samples if rounds is None else rounds.max_draws
         self.thinning = 1  # steps for each draw that is kept
         self.num_warmup = steps.num_warmup
@@ -226,7 +227,7 @@ class _Run:
     def _advance_to(self, end: int) -> None:
         """Advance all chains piece by piece, until the round has so many steps."""
         while self.done < end and not (self.interrupted or self._is_late()):
-            if self.done < 0 and self._spent() > _SHARE_OF_WARMUP:
+            if self.done < 0 and self._spent_running() > _SHARE_OF_WARMUP:
                 self._end_warmup()
             if self.done == self.capacity * self.thinning:
                 self._keep_every_second()
@@ -238,6 +239,7 @@ class _Run:
             if self.report is not None:
                 self.report(self._piece(size, seconds))
             # The first piece is compilation and tells nothing about the speed.
+            self.compiled = self.compiled or time.perf_counter()
             is_first, self.seconds_per_step = self.seconds_per_step == 0, seconds / size
             ratio = 4.0 if is_first else _SECONDS_BETWEEN_REPORTS / max(seconds, 1e-3)
             self.piece_size = max(1, round(size * min(ratio, 4.0)))
@@ -251,6 +253,13 @@ class _Run:
         if self.rounds is None:
             return 0.0
         return (time.perf_counter() - self.began) / self.rounds.max_seconds
+
+    def _spent_running(self) -> float:
+        """The part of the time after compilation that is used up."""
+        if self.rounds is None or not self.compiled:
+            return 0.0
+        whole = max(self.rounds.max_seconds - (self.compiled - self.began), 1e-3)
+        return (time.perf_counter() - self.compiled) / whole
 
     def _end_warmup(self) -> None:
         """Keep what comes from now on: the first round would take longer than all of the time."""

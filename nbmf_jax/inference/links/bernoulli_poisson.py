@@ -4,77 +4,32 @@
     w_fk ~ Gamma(shape_W, rate_f),   h_kn ~ Gamma(shape_H, rate_n),   r_k ~ Gamma(g0 / K, c0)
 
 the model of Zhou (2015), for a table instead of a graph. Latent Poisson counts behind the ones
-(`latent_counts`) make every other draw conjugate; zeros only enter by the sums of rates over the
-observed cells. Everything is learned: a rate for every row and every column, which absorbs how many
-ones it has, with Gamma(10, 10) priors; and with Gamma(1, 1) priors the shapes, factors integrated
-out, and g0 and c0 of the components' weights r, a gamma process truncated at K, so that surplus
-components fade away.
+(`latent_counts`) make every other draw conjugate. Everything is learned; the components' weights r
+are a gamma process truncated at K, so that surplus components fade away.
 
-A sweep draws the counts twice, once for the rows and once for the columns: each side needs its own
-sums only, which are cheaper to draw twice than all counts once. The draws visit ones only, and what
-zeros cost is one product of the F x N mask of observed cells with a factor: a sweep of 285 x 1226
-cells with K = 20 takes 6, 11 and 51 ms (one core) if 1, 5 and 50 % of the cells are ones.
+The draws visit ones only: on a table with few of them a sweep costs little more than summing rates
+over observed cells, which is one product of an F x N mask with a factor. A sweep is in
+`poisson_sweep`, chains are in `poisson_chains`.
 """
 
 from __future__ import annotations
 
-from functools import partial
-from typing import NamedTuple
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
-from jax.scipy.special import gammaln
-from jaxtyping import Array, Float, Shaped
 
 from nbmf_jax.data import as_binary_matrix
 from nbmf_jax.data.checks import check_count
-from nbmf_jax.inference._numerics.log_gamma import draw_log_gammas
-from nbmf_jax.inference._numerics.slice_sampling import slice_sample
-from nbmf_jax.inference.links.latent_counts import (
-    Ones,
-    draw_counts,
-    find_ones,
-    log_probability_of_ones,
-    rates_at,
-)
+from nbmf_jax.data.matrix import BinaryMatrix
+from nbmf_jax.inference.links.latent_counts import find_ones
+from nbmf_jax.inference.links.poisson_chains import lengths_within, run_chains
+from nbmf_jax.inference.links.poisson_sweep import Data
 from nbmf_jax.inference.links.results import PoissonPosterior
-from nbmf_jax.inference.types import Key, Matrix
-from nbmf_jax.models.likelihood import above_zero
+from nbmf_jax.inference.types import Key
 
-__all__ = ["Side", "State", "bernoulli_poisson", "probabilities", "sweep"]
-
-_EVENNESS = 10.0
-"""Shape and rate of the prior of a row's or a column's rate. With 1, rates near 0 give the factors
-such heavy tails that small tables are overfitted (nats per hidden cell of southern_women, mean of
-two splits: 0.61 with 1, 0.58 with 10, 0.57 with 50)."""
-
-
-class Side(NamedTuple):
-    """The factor of the rows, or that of the columns, with its priors' parameters."""
-
-    factor: Float[Array, "K I"]
-    rate: Float[Array, " I"]
-    shape: Float[Array, ""]
-
-
-class State(NamedTuple):
-    """Where a chain is."""
-
-    rows: Side
-    columns: Side
-    weights: Float[Array, " K"]  # r
-    mass: Float[Array, ""]  # g0
-    scale: Float[Array, ""]  # c0
-
-
-class _Data(NamedTuple):
-    ones: Ones
-    observed: Float[Array, "F N"]  # 1 where V is, 0 where it is missing
-
-    def turned(self) -> _Data:
-        return _Data(self.ones.turned(), self.observed.T)
+__all__ = ["bernoulli_poisson", "bernoulli_poisson_within"]
 
 
 def bernoulli_poisson(
@@ -97,7 +52,7 @@ def bernoulli_poisson(
             all weights are 1.
         num_warmup: sweeps that are forgotten.
         num_samples: sweeps of every chain over which probabilities are averaged.
-        num_chains: chains, one after the other, from random starts.
+        num_chains: chains, from random starts, on threads.
 
     A cell's rate is a sum: components can only add to the probability of a one, and none can take
     away from it.
@@ -112,151 +67,60 @@ def bernoulli_poisson(
     num_warmup = check_count("num_warmup", num_warmup, minimum=0)
     lengths = num_warmup, check_count("num_samples", num_samples)
     keys = jax.random.split(key, check_count("num_chains", num_chains))
-    dtype = jnp.result_type(float)
-    data = _Data(find_ones(matrix.values), jnp.asarray(matrix.mask, dtype))
-    states, means, log_likelihoods = _run(
-        keys, data, num_components=K, shrinkage=bool(shrinkage), lengths=lengths
-    )
-    last = jax.tree.map(lambda x: x[0], states)
-    return PoissonPosterior(
-        W=(last.rows.factor * last.weights[:, None]).T,
-        H=last.columns.factor,
-        chain_means=means,
-        num_iter=sum(lengths),
-        converged=None,
-        trace={"log_likelihood": np.asarray(log_likelihoods)},
-        row_labels=matrix.own_row_labels,
-        column_labels=matrix.own_column_labels,
-    )
+    return _fit(keys, matrix, K, bool(shrinkage), lengths)
 
 
-@partial(jax.jit, static_argnames=("num_components", "shrinkage", "lengths"))
-def _run(
-    keys: Shaped[Array, "chains ..."],
-    data: _Data,
+def bernoulli_poisson_within(
+    key: Key,
+    data: BinaryMatrix,
+    num_components: int,
     *,
+    seconds: float,
+    most_chains: int,
+    report: Callable[[float], None] | None = None,
+) -> PoissonPosterior:
+    """`bernoulli_poisson` with as many chains and sweeps as some seconds suffice for.
+
+    The number of chains divides `most_chains`; `report` gets portions of the run, which sum to 1.
+    """
+    key_lengths, key_chains = jax.random.split(key)
+    chains, sweeps = lengths_within(
+        seconds, key_lengths, *_as_data(data), num_components, most_chains
+    )
+    keys, lengths = jax.random.split(key_chains, chains), (sweeps // 2, sweeps - sweeps // 2)
+
+    def portion(number: int) -> None:
+        if report is not None:
+            report(number / (chains * sweeps))
+
+    return _fit(keys, data, num_components, True, lengths, portion)
+
+
+def _as_data(matrix: BinaryMatrix) -> tuple[Data, jax.Array]:
+    dtype = jnp.result_type(float)
+    data = Data(find_ones(matrix.values), jnp.asarray(matrix.mask, dtype))
+    return data, jnp.asarray(matrix.values, dtype)
+
+
+def _fit(
+    keys: jax.Array,
+    matrix: BinaryMatrix,
     num_components: int,
     shrinkage: bool,
     lengths: tuple[int, int],
-) -> tuple[State, Float[Array, "chains F N"], Float[Array, "chains sweeps"]]:
-    """Last state, mean probability of a one and log-likelihoods, of every chain."""
-    num_warmup, num_samples = lengths
-
-    def warm_up(state: State, key: Key) -> tuple[State, Array]:
-        return sweep(key, data, state, shrinkage)
-
-    def sample(carry: tuple[State, Matrix], key: Key) -> tuple[tuple[State, Matrix], Array]:
-        state, total = carry
-        state, log_likelihood = sweep(key, data, state, shrinkage)
-        return (state, total + probabilities(state)), log_likelihood
-
-    def run(key: Key) -> tuple[State, Matrix, Float[Array, " sweeps"]]:
-        key_start, key_warmup, key_sample = jax.random.split(key, 3)
-        state = _start(key_start, data, num_components, shrinkage)
-        state, warm = lax.scan(warm_up, state, jax.random.split(key_warmup, num_warmup))
-        begin = state, jnp.zeros_like(data.observed)
-        (state, total), kept = lax.scan(sample, begin, jax.random.split(key_sample, num_samples))
-        return state, total / num_samples, jnp.concatenate([warm, kept])
-
-    return lax.map(run, keys)
-
-
-def probabilities(state: State) -> Matrix:
-    """1 - exp(- sum_k r_k w_fk h_kn), (F, N)."""
-    rates = _matmul((state.rows.factor * state.weights[:, None]).T, state.columns.factor)
-    return -jnp.expm1(-rates)
-
-
-def sweep(
-    key: Key, data: _Data, state: State, shrinkage: bool = True
-) -> tuple[State, Float[Array, ""]]:
-    """Every unknown once, and the log-likelihood at the beginning of the columns' turn."""
-    key_rows, key_weights, key_columns = jax.random.split(key, 3)
-    rows, columns, r = state.rows, state.columns, state.weights[:, None]
-    ones, observed = data
-    per_row = _matmul(columns.factor, observed.T)  # sums of h over the observed cells, (K, F)
-    rates = rates_at(ones, rows.factor * r, columns.factor)
-    rows, counts = _draw_side(key_rows, ones, rates, rows, r * per_row)
-    state = state._replace(rows=rows)
-    if shrinkage:
-        state = _draw_weights(key_weights, state, counts.sum(1), (rows.factor * per_row).sum(1))
-    r = state.weights[:, None]
-    rates = rates_at(ones, rows.factor * r, columns.factor)
-    per_column = _matmul(rows.factor * r, observed)  # (K, N)
-    of_zeros = jnp.sum(per_column * columns.factor) - jnp.where(ones.real, rates, 0).sum()
-    columns, _ = _draw_side(key_columns, ones.turned(), rates, columns, per_column)
-    return state._replace(columns=columns), log_probability_of_ones(ones, rates) - of_zeros
-
-
-def _draw_side(
-    key: Key,
-    ones: Ones,
-    rates: Float[Array, "K P"],
-    side: Side,
-    exposure: Float[Array, "K I"],
-) -> tuple[Side, Float[Array, "K I"]]:
-    """One side given the other; an entry's counts are Poisson(factor * exposure)."""
-    key_counts, key_shape, key_factor, key_rate = jax.random.split(key, 4)
-    counts = draw_counts(key_counts, ones, rates, side.factor.shape[1])
-    shape = _draw_shape(key_shape, side.shape, counts, jnp.log1p(exposure / side.rate).sum())
-    factor = _gamma(key_factor, shape + counts, side.rate + exposure)
-    rate = _gamma(key_rate, _EVENNESS + len(factor) * shape, _EVENNESS + factor.sum(0))
-    return Side(factor, rate, shape), counts
-
-
-def _draw_weights(
-    key: Key, state: State, counts: Float[Array, " K"], exposure: Float[Array, " K"]
-) -> State:
-    """r given all counts of each component, its prior's parameters first."""
-    key_mass, key_weights, key_scale = jax.random.split(key, 3)
-    K = len(counts)
-    surprise = jnp.log1p(exposure / state.scale).sum()
-    share = _draw_shape(key_mass, state.mass / K, counts, surprise, prior_rate=float(K))
-    weights = _gamma(key_weights, share + counts, state.scale + exposure)
-    scale = _gamma(key_scale, 1 + K * share, 1 + weights.sum())
-    return state._replace(weights=weights, mass=K * share, scale=scale)
-
-
-def _draw_shape(
-    key: Key,
-    shape: Float[Array, ""],
-    counts: Float[Array, "..."],
-    surprise: Float[Array, ""],
-    prior_rate: float = 1.0,
-) -> Float[Array, ""]:
-    """A Gamma prior's shape given Poisson counts, the Gamma variables integrated out.
-
-    Counts are negative binomial: Gamma(a + m) / Gamma(a) * (rate / (rate + exposure))^a each, where
-    `surprise` is the sum of log(1 + exposure / rate). The prior of a is exponential.
-    """
-
-    def log_density(log_a: Float[Array, ""]) -> Float[Array, ""]:
-        a = jnp.exp(log_a)
-        seen = jnp.sum(gammaln(a + counts) - gammaln(a))
-        return seen - a * (surprise + prior_rate) + log_a
-
-    return jnp.exp(slice_sample(key, log_density, jnp.log(shape)))
-
-
-def _start(key: Key, data: _Data, num_components: int, shrinkage: bool) -> State:
-    """Factors near each other, with the share of ones that the data have."""
-    key_rows, key_columns = jax.random.split(key)
-    (F, N), K = data.observed.shape, num_components
-    share = (data.ones.real.sum() + 0.5) / (data.observed.sum() + 1)
-    level = jnp.sqrt(-jnp.log1p(-share) / K)
-
-    def side(key: Key, size: int) -> Side:
-        factor = level * _gamma(key, jnp.full((K, size), 2.0), jnp.asarray(2.0))
-        return Side(factor, jnp.full(size, 1 / level), jnp.ones(()))
-
-    ones = jnp.ones(K)
-    return State(side(key_rows, F), side(key_columns, N), ones, jnp.ones(()), jnp.ones(()))
-
-
-def _gamma(key: Key, shape: Float[Array, "..."], rate: Float[Array, "..."]) -> Float[Array, "..."]:
-    (drawn,) = draw_log_gammas(key, jnp.asarray(shape))
-    return above_zero(jnp.exp(drawn) / rate)
-
-
-def _matmul(a: Array, b: Array) -> Array:
-    return jnp.matmul(a, b, precision="highest")
+    report: Callable[[int], None] | None = None,
+) -> PoissonPosterior:
+    chains = run_chains(list(keys), *_as_data(matrix), num_components, shrinkage, lengths, report)
+    last, mean = chains.state, chains.expected.mean(0)
+    return PoissonPosterior(
+        W=(last.rows.factor * last.weights[:, None]).T,
+        H=last.columns.factor,
+        chain_means=chains.expected,
+        variance=np.maximum(chains.square.mean(0) - mean**2, 0),
+        log_leave_one_out=chains.log_leave_one_out,
+        num_iter=sum(lengths),
+        converged=None,
+        trace={"log_likelihood": chains.log_likelihoods},
+        row_labels=matrix.own_row_labels,
+        column_labels=matrix.own_column_labels,
+    )

@@ -135,7 +135,16 @@ class TunedLogistic(Fit):
 
 @partial(
     register_immutable,
-    data=("W", "H", "chain_means", "num_iter", "converged", "trace"),
+    data=(
+        "W",
+        "H",
+        "chain_means",
+        "variance",
+        "log_leave_one_out",
+        "num_iter",
+        "converged",
+        "trace",
+    ),
     static=("row_labels", "column_labels"),
 )
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -148,6 +157,9 @@ class PoissonPosterior(Fit):
         H: (K, N), of the same draw.
         chain_means: (chains, F, N) each chain's mean probability of a one; how far they differ
             tells how well `expected` is known.
+        variance: (F, N) posterior variance of that probability, over draws of all chains.
+        log_leave_one_out: (chains, F, N) log p(v | V without v) by each chain, NaN at missing
+            cells.
         trace: `log_likelihood`, (chains, sweeps), warm-up included.
 
     `num_iter` (sweeps of a chain), `row_labels` and `column_labels` say how it was fitted.
@@ -155,11 +167,13 @@ class PoissonPosterior(Fit):
 
     W: Float[Array, "F K"]
     H: Float[Array, "K N"]
-    chain_means: Float[Array, "chains F N"]
+    chain_means: Float[Array | np.ndarray, "chains F N"]
+    variance: Float[Array | np.ndarray, "F N"]
+    log_leave_one_out: Float[Array | np.ndarray, "chains F N"]
 
     def expected(self) -> Matrix:
         """The posterior mean of 1 - exp(-[W H]), (F, N), over the kept draws of all chains."""
-        return inside(self.chain_means.mean(0))
+        return inside(jnp.asarray(self.chain_means).mean(0))
 
     def __repr__(self) -> str:
         (F, K), (_, N) = self.W.shape, self.H.shape
