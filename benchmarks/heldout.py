@@ -16,6 +16,7 @@ is installed; its probabilities are clipped to [1e-4, 1 - 1e-4], which improves 
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +26,7 @@ import click
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
 from shared import GAMMA, LEARNED, sampler
 
 import nbmf_jax as nbmf
@@ -110,7 +112,7 @@ def poisson(warmup: int, samples: int) -> Fit:
 
 
 def average(seconds: float) -> Fit:
-    """Fit what `NBMF` offers for prediction: Beta-Dir and Dir-Beta, weighed."""
+    """Fit what `NBMF` offers for prediction: several models, weighed."""
 
     def fit(key: jax.Array, V: np.ndarray) -> tuple[np.ndarray, float]:
         seed = int(jax.random.randint(key, (), 0, 2**30))
@@ -199,6 +201,7 @@ def main(
     out: Path | None,
 ) -> None:
     """Print the table, and write it as JSON if asked to."""
+    numpyro.set_host_device_count(os.cpu_count() or 1)  # chains of large tables run side by side
     rows: list[dict[str, Any]] = []
     for name in datasets:
         V = nbmf.datasets.load(name).to_numpy().astype(np.float32)

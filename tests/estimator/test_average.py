@@ -1,4 +1,4 @@
-"""`model="average"`: Beta-Dir and Dir-Beta weighed by leave-one-out, through every door."""
+"""`model="average"`: several models weighed by leave-one-out, through every door."""
 
 import jax
 import numpy as np
@@ -7,14 +7,22 @@ from click.testing import CliRunner
 
 import nbmf_jax as nbmf
 from nbmf_jax.cli import main
+from nbmf_jax.estimator.methods import fit_quick
 from nbmf_jax.inference.gibbs import chains
-from nbmf_jax.posterior.average import average, members_of, pool_of
+from nbmf_jax.posterior.average import (
+    Cells,
+    _pooled_by_chain,
+    average,
+    members_of,
+    pool_of,
+    pool_of_new,
+)
 from nbmf_jax.posterior.convert import load, save, with_
 from nbmf_jax.posterior.draws import read_draws
 from nbmf_jax.posterior.fold_in import fold_in_draws
 from nbmf_jax.posterior.leave_one_out import leave_one_out, of_chains
 from nbmf_jax.posterior.pooling import Pool
-from nbmf_jax.registry import AVERAGED
+from nbmf_jax.registry import AVERAGED, AVERAGED_PEER
 
 SHORT = {"n_warmup": 10, "n_samples": 20, "n_sweeps": 1, "n_chains": 3, "prior": "paper"}
 
@@ -40,12 +48,20 @@ def fit(blanked):
 def members(blanked):
     """The fits that are averaged, each alone: their keys are those that the average splits."""
     fits = {}
-    for name, key in zip(AVERAGED, jax.random.split(jax.random.key(0), 2), strict=True):
+    for name, key in zip(AVERAGED, jax.random.split(jax.random.key(0), 3), strict=False):
         estimator = nbmf.NBMF(3, **SHORT, model=name, random_state=0, progress_bar=False)
         (job,) = estimator._jobs(nbmf.as_binary_matrix(blanked)).values()
-        run = chains.run_chains(key, job.model, job.data, job.steps)
-        fits[name] = nbmf.to_arviz(run.draws)
+        fits[name] = fit_quick(key, job).idata
     return fits
+
+
+@pytest.fixture(scope="module")
+def peer(blanked):
+    """The fit without components, alone."""
+    key = jax.random.split(jax.random.key(0), 3)[2]
+    return nbmf.bernoulli_poisson(
+        key, blanked, min(blanked.shape), num_warmup=10, num_samples=20, num_chains=3
+    )
 
 
 def means(idata):
@@ -56,64 +72,96 @@ def log_odds(p):
     return np.log(p) - np.log1p(-p)
 
 
-def pooled(fit, probabilities):
-    """What `docs` say: a weighted sum of log odds; probabilities by the name of the model."""
-    pool = pool_of(fit.idata_)
-    weights = dict(zip(fit.weights_, pool.weights, strict=True))
+def pooled(pool, fit, probabilities):
+    """A weighted sum of log odds; probabilities by the name of the model."""
+    weights = dict(zip(fit.weights_, pool.weights, strict=False))
     total = sum(weights[name] * log_odds(p) for name, p in probabilities.items())
     return 1 / (1 + np.exp(-(pool.intercept + total)))
 
 
-def test_probabilities_are_averages_of_log_odds(fit, members):
-    assert set(fit.weights_) == set(AVERAGED) and min(fit.weights_.values()) >= 0
-    expected = pooled(fit, {name: means(idata).mean(0) for name, idata in members.items()})
+@pytest.fixture(scope="module")
+def chain_means(members, peer):
+    """Probabilities by each chain, by the name of the model."""
+    of_members = {name: means(idata) for name, idata in members.items()}
+    return {**of_members, AVERAGED_PEER: np.asarray(peer.chain_means)}
+
+
+@pytest.fixture(scope="module")
+def left_out(members, peer, blanked):
+    """P(v = 1) of cells left out, by each chain, by the name of the model."""
+    log_p = {name: of_chains(idata).to_numpy() for name, idata in members.items()}
+    log_p[AVERAGED_PEER] = np.asarray(peer.log_leave_one_out)
+    return {
+        name: np.where(blanked.to_numpy() == 1, p := np.exp(x), 1 - p) for name, x in log_p.items()
+    }
+
+
+def test_probabilities_are_averages_of_log_odds(fit, chain_means):
+    assert set(fit.weights_) == {*AVERAGED, AVERAGED_PEER} and min(fit.weights_.values()) >= 0
+    averaged = {name: x.mean(0) for name, x in chain_means.items()}
+    expected = pooled(pool_of(fit.idata_), fit, averaged)
     np.testing.assert_allclose(np.asarray(fit.expected_), expected, rtol=1e-4)
 
 
-def test_weights_maximise_the_predictive_of_cells_left_out(fit, members, blanked):
+def test_weights_maximise_the_predictive_of_cells_left_out(fit, left_out, blanked):
     """No other weights near them give the cells left out, each by all chains, more."""
     V = blanked.to_numpy()
     ones, known = V == 1, np.isfinite(V)
-    p = [np.exp(of_chains(members[name]).to_numpy()) for name in fit.weights_]
-    p = [np.where(ones, x, 1 - x).mean(0)[known] for x in p]
+    p = [left_out[name].mean(0)[known] for name in fit.weights_]
 
     def penalised(pool):
-        mean, away = pool(p), np.array([pool.intercept, *(u - 0.5 for u in pool.weights)])
+        mean, away = pool(p), np.array([pool.intercept, *(u - 1 / 3 for u in pool.weights)])
         return np.log(np.where(ones[known], mean, 1 - mean)).sum() - away @ away / 2
 
     best = pool_of(fit.idata_)
     found = penalised(best)
-    for i, step in np.ndindex(3, 2):
+    for i, step in np.ndindex(4, 2):
         moved = np.array([best.intercept, *best.weights])
         moved[i] += [-0.05, 0.05][step]
         if moved[1:].min() >= 0:
             assert penalised(Pool(moved[0], tuple(moved[1:]))) < found + 1e-6
 
 
-def test_standard_errors_are_those_of_pairs_of_chains(fit, members):
-    """To first order: half the difference of pooling with and without each chain's deviation."""
-    chain_means = {name: means(idata) for name, idata in members.items()}
+def test_standard_errors_are_those_of_chains_of_all_models(fit, chain_means):
+    """Chain c of every model moves the pooled probability to first order."""
     centre = {name: x.mean(0) for name, x in chain_means.items()}
 
     def moved(c, h):
         point = {name: centre[name] + h * (x[c] - centre[name]) for name, x in chain_means.items()}
-        return pooled(fit, point)
+        return pooled(pool_of(fit.idata_), fit, point)
 
-    pairs = np.stack([(moved(c, 1e-3) - moved(c, -1e-3)) / 2e-3 for c in range(3)])
-    ratio = np.asarray(fit.standard_error_) / pairs.std(0, ddof=1)
+    changes = np.stack([(moved(c, 1e-3) - moved(c, -1e-3)) / 2e-3 for c in range(3)])
+    ratio = np.asarray(fit.standard_error_) / changes.std(0, ddof=1)
     np.testing.assert_allclose(ratio, ratio[0, 0], rtol=0.02)
 
 
-def test_leave_one_out_of_the_average_is_pooled(fit, members, blanked):
+def test_leave_one_out_of_the_average_is_pooled(fit, left_out, blanked):
     V = blanked.to_numpy()
-    of_one = {
-        name: np.where(V == 1, p := np.exp(of_chains(idata).to_numpy()), 1 - p).mean(0)
-        for name, idata in members.items()
-    }
-    exact = pooled(fit, of_one)
+    averaged = {name: x.mean(0) for name, x in left_out.items()}
+    exact = pooled(pool_of(fit.idata_), fit, averaged)
     found = np.exp(leave_one_out(fit.idata_).pointwise.to_numpy())
     known = np.isfinite(V)
     np.testing.assert_allclose(found[known], np.where(V == 1, exact, 1 - exact)[known], rtol=0.02)
+
+
+def test_fewer_chains_of_a_peer_have_the_error_of_their_mean():
+    """One chain in two: the mean of six copies of three chains is as uncertain as that of three."""
+    rng = np.random.default_rng(0)
+    six, three = 0.3 + 0.01 * rng.standard_normal((2, 6, 40, 50))
+    three = three[:3]
+    pool = Pool(0.0, (0.0, 1.0))
+    _, change = _pooled_by_chain(pool, [six, three])
+    error = change.std(0, ddof=1) / np.sqrt(6)
+    expected = three.std(0, ddof=1) / np.sqrt(3)
+    assert (error**2).mean() == pytest.approx((expected**2).mean(), rel=0.25)
+    np.testing.assert_allclose(change.mean(0), 0, atol=1e-12)
+
+
+def test_interval_of_a_peer_has_its_mean_and_variance():
+    rng = np.random.default_rng(0)
+    draws = rng.beta(2.0, 5.0, (100_000, 2))
+    cells = Cells(draws.mean(0), draws.var(0))
+    np.testing.assert_allclose(cells.end(0.9), np.quantile(draws, 0.9, axis=0), atol=0.01)
 
 
 def test_shows_the_model_that_predicts_better_alone(fit, members):
@@ -137,7 +185,7 @@ def test_cells_and_new_rows(fit, blanked):
         alone, new = with_(idata, posterior=posterior), nbmf.as_binary_matrix(blanked.iloc[:2])
         assert len(members_of(alone)) == 1 and name in fit.weights_
         expected[name] = fold_in_draws(alone, read_draws(alone), new).expected.to_numpy()
-    np.testing.assert_allclose(rows, pooled(fit, expected), rtol=1e-4)
+    np.testing.assert_allclose(rows, pooled(pool_of_new(fit.idata_), fit, expected), rtol=1e-4)
 
 
 def test_survives_a_file(fit, blanked, tmp_path):
@@ -153,6 +201,7 @@ def test_survives_a_file(fit, blanked, tmp_path):
 def test_equal_models_have_equal_weights(members):
     name, idata = next(iter(members.items()))
     twice = average({name: idata, "dir-dir": idata})
+    assert pool_of(twice) == pool_of_new(twice)  # no peers
     first, second = members_of(twice)
     assert first.weight == pytest.approx(second.weight)
 
