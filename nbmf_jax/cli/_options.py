@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import click
 
-from nbmf_jax.registry import AVERAGE, AVERAGED, METHODS, MODELS, PRIORS
+from nbmf_jax.registry import AVERAGE, AVERAGED, AVERAGED_PEER, METHODS, MODELS, PRIORS
 
 if TYPE_CHECKING:
     from nbmf_jax.data.files import ReadOptions
@@ -116,7 +116,8 @@ _FIT_OPTIONS: list[Decorator] = [
         type=click.Choice([*MODELS, AVERAGE]),
         default="beta-dir",
         help=f"{'; '.join(f'{name}: {model.help}' for name, model in MODELS.items())}; {AVERAGE}: "
-        f"{' and '.join(AVERAGED)}, weighed by how well they predict, which predicts best.",
+        f"{', '.join(AVERAGED)} and {AVERAGED_PEER}, weighed by how well they predict, which predicts "
+        f"best.",
     ),
     click.option(
         "--method",

@@ -42,15 +42,17 @@ class NBMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             are rows, columns in dir-beta, if fewer) for gibbs, quick, cvb0 and bica, which prune; 4
             for em, nuts and svi, which do not.
         model: "beta-dir" (rows of W on the simplex), "dir-beta" (columns of H on the simplex) or
-            "dir-dir" (both). "average" fits beta-dir and dir-beta, each for half of the time, and
-            weighs them by how well they predict cells left out: it predicts best. Probabilities,
-            their intervals and standard errors are then those of the average; W_, H_, draws and
-            diagnostics are those of the model that predicts better alone.
+            "dir-dir" (both). "average" fits beta-dir, dir-beta and `bernoulli_poisson`, each for a
+            third of the time, and averages their log odds, weighed by how well they predict cells
+            left out: it predicts best. Probabilities, their intervals and standard errors are then
+            those of the average; W_, H_, draws and diagnostics are those of the model with
+            components that predicts better alone, and new rows are worked out by these models.
         method: "gibbs" (exact, with uncertainty), "quick" (short chains of the same kind, in
             seconds), "cvb0" (variational; overconfident on narrow tables), "bica", "em" (maximum
             likelihood), "nuts" or "svi" (few components only).
-        prior: "learned" or "paper" (alpha = beta = 1, gamma = 1/K); bica, em, nuts and svi cannot
-            learn hyperparameters and take the paper's in both cases.
+        prior: "learned"; "rates", which adds a base rate of ones for every column (beta-dir) or
+            row (dir-beta), and is what "average" takes for "learned"; or "paper" (alpha = beta =
+            1, gamma = 1/K). bica, em, nuts and svi cannot learn and take the paper's always.
         alpha: hyperparameter of beta-dir and dir-beta in place of the prior's; see `BetaDir`.
         beta: likewise.
         gamma: hyperparameter of beta-dir and dir-dir.

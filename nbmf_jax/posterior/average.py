@@ -1,8 +1,8 @@
 """The average of fits of several models to one table, weighed by how well each predicts.
 
 Beta-Dir, Dir-Beta and a factorization of rates (`bernoulli_poisson`) err in different cells, so
-that all together predict better than any of them. Their probabilities are averaged on the scale of log
-odds, with weights from leave-one-out predictives (`pooling`).
+that all together predict better than any of them. Their probabilities are averaged on the scale of
+log odds, with weights from leave-one-out predictives (`pooling`).
 
 The average is kept in the container of that model with components which predicts best alone, whose
 draws and components it shows. Chains are independent, in one fit as in the other, so that chain c

@@ -4,6 +4,7 @@ import pytest
 
 from nbmf_jax.estimator.settings import (
     build_model,
+    for_average,
     many_chains,
     num_components,
     num_starts,
@@ -77,3 +78,23 @@ def test_starts():
 def test_methods_that_cannot_learn_get_the_paper_s_prior():
     assert build_model("beta-dir", "bica", "learned", 5, (9, 9)) == preset("beta-dir", 5, "paper")
     assert build_model("beta-dir", "gibbs", "paper", 5, (9, 9)) == preset("beta-dir", 5, "paper")
+
+
+def test_what_an_average_does_otherwise():
+    free = {"prior": "learned", **dict.fromkeys(["n_warmup", "n_samples", "n_sweeps", "n_chains"])}
+    assert for_average(free, (18, 14)) == {"prior": "rates", "n_sweeps": 5, "n_chains": 32}
+    assert for_average(free, (2000, 2000))["n_chains"] == 16
+    asked = {**free, "prior": "paper", "n_samples": 20}
+    assert for_average(asked, (18, 14)) == {}
+    assert for_average({**free, "n_sweeps": 2}, (18, 14))["n_sweeps"] == 2
+
+
+def test_prior_with_base_rates():
+    model = build_model("beta-dir", "gibbs", "rates", 3, (18, 14))
+    assert model == preset("beta-dir", 3, "rates") and "BaseRates" in repr(model)
+    given = build_model("dir-beta", "gibbs", "rates", 3, (18, 14), alpha=0.5)  # no rates then
+    assert given.alpha == 0.5 and "BaseRates" not in repr(given)
+    assert preset("dir-dir", 3, "rates") == preset("dir-dir", 3)  # which has no factor of Betas
+    assert build_model("beta-dir", "em", "rates", 3, (18, 14)) == preset("beta-dir", 3, "paper")
+    with pytest.raises(ValueError, match="prior must be one of"):
+        build_model("beta-dir", "gibbs", "rate", 3, (18, 14))

@@ -36,11 +36,13 @@ models = [
     nbmf.DirBeta(3, alpha=G, beta=G.expand([3]), eta=G),
     nbmf.DirDir(3, gamma=G, eta=nbmf.HDP(1.0, G)),
     nbmf.BetaDir(500),
+    nbmf.BetaDir(3, rates=nbmf.BaseRates()), nbmf.DirBeta(3, rates=nbmf.BaseRates(1.0, G, 2.0)),
 ]
-for model, chains in zip(models, (2, 1, 2, 1, 1, 1, 1, 1)):
+for model, chains in zip(models, (2, 1, 2, 1, 1, 1, 1, 1, 2, 1)):
     mcmc = MCMC(nbmf.CollapsedGibbs(model, num_sweeps=2), num_warmup=1, num_samples=2,
                 num_chains=chains, chain_method="vectorized", progress_bar=False)
     mcmc.run(key, V)
+nbmf.fold_in(nbmf.to_arviz(mcmc), V[:4], interval=0.9)  # with base rates of new rows
 from nbmf_jax.inference import assignments, leave_one_out
 for model in models[:4]:
     labels = assignments.initial_assignments(key, model, jax.numpy.asarray(V))
