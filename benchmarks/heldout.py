@@ -16,7 +16,6 @@ is installed; its probabilities are clipped to [1e-4, 1 - 1e-4], which improves 
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -189,6 +188,7 @@ def describe(row: dict[str, Any]) -> str:
 @click.option("--warmup", default=1000, show_default=True)
 @click.option("--samples", default=500, show_default=True)
 @click.option("--seconds", default=120.0, show_default=True, help="Longest fit of the average.")
+@click.option("--devices", default=1, help="Chains of large tables run side by side on several.")
 @click.option("--only", multiple=True, help="Only methods with this in their name; repeatable.")
 @click.option("--out", type=click.Path(path_type=Path), default=None)
 def main(
@@ -197,11 +197,12 @@ def main(
     warmup: int,
     samples: int,
     seconds: float,
+    devices: int,
     only: tuple[str, ...],
     out: Path | None,
 ) -> None:
     """Print the table, and write it as JSON if asked to."""
-    numpyro.set_host_device_count(os.cpu_count() or 1)  # chains of large tables run side by side
+    numpyro.set_host_device_count(devices)
     rows: list[dict[str, Any]] = []
     for name in datasets:
         V = nbmf.datasets.load(name).to_numpy().astype(np.float32)

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import jax
 import numpy as np
 from sklearn import datasets
 

@@ -116,8 +116,7 @@ _FIT_OPTIONS: list[Decorator] = [
         type=click.Choice([*MODELS, AVERAGE]),
         default="beta-dir",
         help=f"{'; '.join(f'{name}: {model.help}' for name, model in MODELS.items())}; {AVERAGE}: "
-        f"{', '.join(AVERAGED)} and {AVERAGED_PEER}, weighed by how well they predict, which predicts "
-        f"best.",
+        f"{', '.join(AVERAGED)} and {AVERAGED_PEER}, weighed by how each predicts; predicts best.",
     ),
     click.option(
         "--method",

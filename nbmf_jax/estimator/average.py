@@ -23,6 +23,7 @@ from nbmf_jax.registry import AVERAGED_PEER, METHODS, find
 __all__ = ["fit_jobs"]
 
 _RATES = 30  # components of the peer, surplus ones of which fade away
+_FEWEST_SWEEPS = 400  # of the peer in a run of fixed length: with few, cells left out seem too easy
 _DIMS = ("chain", "row", "column")
 
 
@@ -33,15 +34,21 @@ def fit_jobs(key: jax.Array, jobs: Mapping[str, Job]) -> tuple[Run, str]:
     """
     keys = [key] if len(jobs) == 1 else jax.random.split(key, len(jobs) + 1)
     runs: dict[str, Run] = {}
+    interrupted = False
     for key_fit, (name, job) in zip(keys, jobs.items(), strict=False):
-        if any(run.interrupted for run in runs.values()):
+        try:
+            runs[name] = find(METHODS[job.method].fit)(key_fit, job)
+        except KeyboardInterrupt:  # before anything was drawn
+            if not runs:
+                raise
+            interrupted = True
+        interrupted = interrupted or runs[name].interrupted
+        if interrupted:
             break
-        runs[name] = find(METHODS[job.method].fit)(key_fit, job)
     settings = [_settings(name, jobs[name], run, len(jobs) > 1) for name, run in runs.items()]
     if len(runs) == 1:
         ((name, run),) = runs.items()
-        return run._replace(shown=name), settings[0]
-    interrupted = any(run.interrupted for run in runs.values())
+        return run._replace(shown=name, interrupted=interrupted), settings[0]
     peer = None if interrupted else _fit_peer(keys[-1], next(iter(jobs.values())))
     if peer is not None:
         settings.append(f"{AVERAGED_PEER}: {len(peer.chain_means)} chains, {peer.num_iter} sweeps")
@@ -63,8 +70,8 @@ def _fit_peer(key: jax.Array, job: Job) -> PoissonPosterior | None:
                 key,
                 job.data,
                 K,
-                num_warmup=steps.num_warmup * steps.num_sweeps,
-                num_samples=steps.num_samples * steps.num_sweeps,
+                num_warmup=max(steps.num_warmup * steps.num_sweeps, _FEWEST_SWEEPS),
+                num_samples=max(steps.num_samples * steps.num_sweeps, _FEWEST_SWEEPS),
                 num_chains=steps.num_chains,
             )
         with tqdm(

@@ -67,10 +67,10 @@ def make_jobs(options: Mapping[str, Any], data: BinaryMatrix) -> dict[str, Job]:
     seconds = options["max_seconds"]
     if len(names) > 1:
         method = METHODS[check_name("method", options["method"], METHODS)]
-        if not method.sweeps:
+        if not method.sweeps or method.is_short:
             raise ValueError(
                 f"model={options['model']!r} weighs models by leave-one-out, which "
-                f"{options['method']} does not know; use method='gibbs', or one of "
+                f"{options['method']} does not know well enough; use method='gibbs', or one of "
                 f"{', '.join(names)}"
             )
         if isinstance(seconds, int | float):

@@ -74,7 +74,8 @@ class NBMF(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             or `n_samples`, or by None (500 + 250 steps). The same seed gives the same result only
             in a run of fixed length; one that decides itself depends on the clock as soon as its
             time runs short. `settings_` tells its length, and a run of that fixed length, number
-            of chains and seed has the same `expected_`. A single chain never settles.
+            of chains and seed has the same `expected_`, unless it is an average. A single chain
+            never settles.
         max_iter: most iterations of cvb0, bica, em; steps of svi. Default: the function's own.
         tol: tolerance of cvb0, bica and em. Default: the function's own.
         n_init: starts of cvb0, bica and em, of which the best is kept. Default: 1 to 5, fewer for

@@ -111,8 +111,10 @@ class FactorModel:
     def _check_base_rates(self) -> None:
         """Base rates stand for both parameters of a factor of Betas, never for one alone."""
         for factor in (self.W, self.H):
-            given = [isinstance(getattr(self, name), BaseRates) for name in factor.parameters]
-            if any(given) and not (all(given) and factor.family is BETA):
+            values = [getattr(self, name) for name in factor.parameters]
+            given = [isinstance(value, BaseRates) for value in values]
+            alike = len(set(map(value_key, values))) == 1
+            if any(given) and not (all(given) and alike and factor.family is BETA):
                 name = factor.parameters[given.index(True)]
                 raise ValueError(
                     f"{name} cannot be BaseRates by itself: give `rates=` in place of alpha and "

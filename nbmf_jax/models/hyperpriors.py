@@ -136,6 +136,12 @@ class BaseRates:
         priors = {site: getattr(self, name) for site, name in OF_RATES.items()}
         return {site: prior for site, prior in priors.items() if isinstance(prior, Distribution)}
 
+    @property
+    def fixed(self) -> dict[str, float | jax.Array]:
+        """Those that are not learned, by the names that their sites would have."""
+        numbers = {site: getattr(self, name) for site, name in OF_RATES.items()}
+        return {site: x for site, x in numbers.items() if site not in self.learned}
+
     def numbers(self, values: Mapping[str, Array | np.ndarray | float]) -> dict[str, Array]:
         """All three by the names of their sites, learned or fixed."""
         return {

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 from jaxtyping import Float
-from scipy import stats
+from scipy.special import expit, logit, logsumexp, ndtri
 
 from nbmf_jax.models.likelihood import inside
 from nbmf_jax.posterior.convert import Container, group, of_groups, with_
@@ -37,9 +37,9 @@ __all__ = [
     "Member",
     "average",
     "cells_of_peers",
+    "left_out_of_all",
     "members_of",
     "pool_of",
-    "pool_of_new",
     "pooled_ends",
     "weights_of",
 ]
@@ -67,10 +67,10 @@ class Cells(NamedTuple):
     variance: Float[np.ndarray, "*cells"]
 
     def end(self, probability: float) -> Float[np.ndarray, "*cells"]:
-        """A quantile of each cell's probability: of the Beta with this mean and variance."""
+        """A quantile of each cell's probability: log odds as if normal around those of the mean."""
         p = inside(self.expected.astype(float))
-        size = np.maximum(p * (1 - p) / np.maximum(self.variance, 1e-12) - 1, 1e-3)
-        return inside(stats.beta.ppf(probability, p * size, (1 - p) * size))
+        error = np.sqrt(self.variance) / (p * (1 - p))
+        return inside(expit(logit(p) + error * ndtri(probability)))
 
 
 def average(
@@ -92,13 +92,9 @@ def average(
     if V is None:
         raise ValueError("the fits do not hold their data, by which they are weighed")
     means = [*(group(fits[name], "chain_means") for name in names), *peers.values()]
-    left_out = [_of_ones(_by_chain(x, _LEAVE_ONE_OUT), V) for x in means]
-    pool, of_new = _fit_pools(left_out, V, len(names))
-    record = {
-        "intercept": pool.intercept,
-        "weights": dict(zip([*names, *peers], pool.weights, strict=True)),
-        "new": of_new,
-    }
+    left_out = [_by_chain(x, _LEAVE_ONE_OUT).astype(float) for x in means]
+    pool, of_new = _fit_pools([left_out_of_all(x, V) for x in left_out], V, len(names))
+    record = {"names": [*names, *peers], "all": pool, "new": of_new}
     others = {
         _group_of(name, kept): group(fits[name], kept) for name in names[1:] for kept in _KEPT
     }
@@ -117,7 +113,7 @@ def average(
 def weights_of(idata: Container) -> dict[str, float]:
     """Weights of all fits of an average, the one that is shown first; empty for a single fit."""
     record = _record(idata)
-    return {} if record is None else record["weights"]
+    return {} if record is None else dict(zip(record["names"], record["all"][1], strict=True))
 
 
 def members_of(idata: Container) -> list[Member]:
@@ -125,7 +121,7 @@ def members_of(idata: Container) -> list[Member]:
     record = _record(idata)
     if record is None:
         return [Member("", 1.0, idata)]
-    weights = list(record["weights"].items())[: len(record["new"][1])]
+    weights = [*weights_of(idata).items()][: len(record["new"][1])]
     (shown, weight), *others = weights
     return [
         Member(shown, weight, idata),
@@ -143,20 +139,15 @@ def cells_of_peers(idata: Container) -> list[Cells]:
     ]
 
 
-def pool_of(idata: Container) -> Pool:
-    """How the probabilities of the fits are put together: those with components, then others."""
+def pool_of(idata: Container, *, of_new: bool = False) -> Pool:
+    """How the probabilities of the fits are put together: those with components, then others.
+
+    `of_new`: those of new rows, which the fits with components tell only.
+    """
     record = _record(idata)
     if record is None:
         return Pool(0.0, (1.0,))
-    return Pool(record["intercept"], tuple(record["weights"].values()))
-
-
-def pool_of_new(idata: Container) -> Pool:
-    """How those of new rows are put together: by the fits with components only."""
-    record = _record(idata)
-    if record is None:
-        return Pool(0.0, (1.0,))
-    intercept, weights = record["new"]
+    intercept, weights = record["new" if of_new else "all"]
     return Pool(intercept, tuple(weights))
 
 
@@ -201,17 +192,32 @@ def _by_chain(means: xr.Dataset, name: str) -> ByChain:
     return means[name].transpose(*_DIMS).to_numpy()
 
 
+def left_out_of_all(log_p: ByChain, V: Float[np.ndarray, "F N"]) -> Float[np.ndarray, "F N"]:
+    """P(v = 1) of cells left out, by the mean over all chains, given log p(v) by each chain.
+
+    Chains that stay in their modes found them with the cell: each alone knows it too well, and so
+    does the mean of their p(v). The mean of 1 / p(v), which is right for draws of one posterior,
+    throws away all modes but those where the cell is least expected, and is as far off on the other
+    side. Half-way between their log odds is about where hidden cells are (docs/prediction.md).
+    """
+    kind = _of_ones(log_p, V).mean(0)
+    harsh = _of_ones(np.log(len(log_p)) - logsumexp(-log_p, axis=0), V)
+    return expit((logit(inside(kind)) + logit(inside(harsh))) / 2)
+
+
 def _fit_pools(
-    left_out: list[ByChain], V: Float[np.ndarray, "F N"], num_members: int
+    left_out: list[Float[np.ndarray, "F N"]], V: Float[np.ndarray, "F N"], num_members: int
 ) -> tuple[Pool, Pool]:
     """The pool of all fits, and that of the fits with components."""
-    p = np.stack([x.mean(0, dtype=float) for x in left_out])
+    p = np.stack(left_out)
     known = np.isfinite(p).all(0) & np.isfinite(V)
     p, v = p[:, known], V[known]
     return fit_pool(p, v), fit_pool(p[:num_members], v)
 
 
-def _of_ones(log_p: ByChain, V: Float[np.ndarray, "F N"]) -> ByChain:
+def _of_ones(
+    log_p: Float[np.ndarray, "*chain F N"], V: Float[np.ndarray, "F N"]
+) -> Float[np.ndarray, "*chain F N"]:
     """P(v = 1) where log p(v) is given."""
     p = np.exp(log_p)
     return np.where(V == 1, p, 1 - p)
@@ -221,10 +227,14 @@ def _chain_means(
     pool: Pool, means: list[xr.Dataset], left_out: list[ByChain], V: Float[np.ndarray, "F N"]
 ) -> xr.Dataset:
     """Probabilities and leave-one-out predictives of the average, by chain."""
-    expected, change = _pooled_by_chain(pool, [_by_chain(x, "expected") for x in means])
-    of_one, change_of_one = _pooled_by_chain(pool, left_out)
+    by_chain = [_by_chain(x, "expected") for x in means]
+    expected, change = _pooled_by_chain(pool, by_chain, [x.mean(0, dtype=float) for x in by_chain])
+    of_one, change_of_one = _pooled_by_chain(
+        pool, [_of_ones(x, V) for x in left_out], [left_out_of_all(x, V) for x in left_out]
+    )
     p = np.where(V == 1, of_one, 1 - of_one)
-    # Chains are put together by the mean of 1 / p, which is then that of the pooled p.
+    # Chains are put together by the mean of 1 / p, which is then that of the pooled p, except where
+    # a chain would have p > 1.
     reciprocal = (1 - np.where(V == 1, change_of_one, -change_of_one) / p) / p
     return means[0].assign(
         {
@@ -235,14 +245,17 @@ def _chain_means(
 
 
 def _pooled_by_chain(
-    pool: Pool, probabilities: list[ByChain]
+    pool: Pool, probabilities: list[ByChain], of_all: list[Float[np.ndarray, "F N"]]
 ) -> tuple[Float[np.ndarray, "F N"], ByChain]:
-    """The pooled probability, and what each chain would change in it to first order."""
-    means = [p.mean(0, dtype=float) for p in probabilities]
+    """The pooled probability, and what each chain would change in it to first order.
+
+    `of_all` are the probabilities of each fit by all its chains, which are pooled.
+    """
     most = max(map(len, probabilities))
-    change = np.zeros((most, *means[0].shape))
-    for slope, p, mean in zip(pool.slopes(means), probabilities, means, strict=True):
-        # Fewer chains stand several times each, so far from their mean that its error is right.
-        times = most // len(p)
-        change += np.sqrt(times) * np.repeat(slope * (p - mean), times, axis=0)
-    return inside(pool(means)), change
+    change = np.zeros((most, *of_all[0].shape))
+    for slope, p in zip(pool.slopes(of_all), probabilities, strict=True):
+        # Fewer chains stand several times each, so far from their mean that its error is right:
+        # the variance of C copies over C is then that of the chains themselves over their number.
+        further = np.sqrt((most - 1) / max(len(p) - 1, 1))
+        change += further * np.repeat(slope * (p - p.mean(0, dtype=float)), most // len(p), axis=0)
+    return inside(pool(of_all)), change

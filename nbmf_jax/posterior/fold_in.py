@@ -33,7 +33,7 @@ from nbmf_jax.inference.new_rows.average import (
 from nbmf_jax.models.base import FactorModel, check_model
 from nbmf_jax.models.families import Factor
 from nbmf_jax.models.hyperpriors import BASE_RATES, OF_RATES
-from nbmf_jax.posterior.average import members_of, pool_of_new
+from nbmf_jax.posterior.average import members_of, pool_of
 from nbmf_jax.posterior.convert import Container, group, to_arviz
 from nbmf_jax.posterior.draws import Draws, check_draws, read_draws
 from nbmf_jax.posterior.predict import check_interval
@@ -163,7 +163,7 @@ def fold_in_draws(
     if not others:
         return folded
     rest = [_fold_in_one(member.idata, read_draws(member.idata), new, options) for member in others]
-    pool = pool_of_new(idata)
+    pool = pool_of(idata, of_new=True)
 
     def pooled(name: str) -> pd.DataFrame | None:
         tables = [getattr(x, name) for x in (folded, *rest)]

@@ -119,13 +119,9 @@ def _constants(draws: PosteriorDraws) -> Arrays:
 
 def _fixed_of_rates(model: FactorModel) -> Arrays:
     """Numbers that base rates are made of, where they are not learned."""
-    rates = [prior for prior in model.learned.values() if isinstance(prior, BaseRates)][:1]
-    return {
-        site: np.asarray(number, dtype=float)
-        for prior in rates
-        for site, number in prior.numbers(dict.fromkeys(prior.learned, np.nan)).items()
-        if site not in prior.learned
-    }
+    rates = [prior for prior in model.learned.values() if isinstance(prior, BaseRates)]
+    fixed = rates[0].fixed if rates else {}
+    return {site: np.asarray(number, dtype=float) for site, number in fixed.items()}
 
 
 def _by_component(value: float | np.ndarray, K: int) -> np.ndarray:

@@ -9,13 +9,14 @@ import nbmf_jax as nbmf
 from nbmf_jax.cli import main
 from nbmf_jax.estimator.methods import fit_quick
 from nbmf_jax.inference.gibbs import chains
+from nbmf_jax.inference.links.poisson_chains import fitting_chains
 from nbmf_jax.posterior.average import (
     Cells,
     _pooled_by_chain,
     average,
+    left_out_of_all,
     members_of,
     pool_of,
-    pool_of_new,
 )
 from nbmf_jax.posterior.convert import load, save, with_
 from nbmf_jax.posterior.draws import read_draws
@@ -60,7 +61,7 @@ def peer(blanked):
     """The fit without components, alone."""
     key = jax.random.split(jax.random.key(0), 3)[2]
     return nbmf.bernoulli_poisson(
-        key, blanked, min(blanked.shape), num_warmup=10, num_samples=20, num_chains=3
+        key, blanked, min(blanked.shape), num_warmup=400, num_samples=400, num_chains=3
     )
 
 
@@ -88,12 +89,10 @@ def chain_means(members, peer):
 
 @pytest.fixture(scope="module")
 def left_out(members, peer, blanked):
-    """P(v = 1) of cells left out, by each chain, by the name of the model."""
+    """P(v = 1) of cells left out, by the name of the model."""
     log_p = {name: of_chains(idata).to_numpy() for name, idata in members.items()}
     log_p[AVERAGED_PEER] = np.asarray(peer.log_leave_one_out)
-    return {
-        name: np.where(blanked.to_numpy() == 1, p := np.exp(x), 1 - p) for name, x in log_p.items()
-    }
+    return {name: left_out_of_all(x, blanked.to_numpy()) for name, x in log_p.items()}
 
 
 def test_probabilities_are_averages_of_log_odds(fit, chain_means):
@@ -107,7 +106,7 @@ def test_weights_maximise_the_predictive_of_cells_left_out(fit, left_out, blanke
     """No other weights near them give the cells left out, each by all chains, more."""
     V = blanked.to_numpy()
     ones, known = V == 1, np.isfinite(V)
-    p = [left_out[name].mean(0)[known] for name in fit.weights_]
+    p = [left_out[name][known] for name in fit.weights_]
 
     def penalised(pool):
         mean, away = pool(p), np.array([pool.intercept, *(u - 1 / 3 for u in pool.weights)])
@@ -137,11 +136,20 @@ def test_standard_errors_are_those_of_chains_of_all_models(fit, chain_means):
 
 def test_leave_one_out_of_the_average_is_pooled(fit, left_out, blanked):
     V = blanked.to_numpy()
-    averaged = {name: x.mean(0) for name, x in left_out.items()}
-    exact = pooled(pool_of(fit.idata_), fit, averaged)
+    exact = pooled(pool_of(fit.idata_), fit, left_out)
     found = np.exp(leave_one_out(fit.idata_).pointwise.to_numpy())
     known = np.isfinite(V)
     np.testing.assert_allclose(found[known], np.where(V == 1, exact, 1 - exact)[known], rtol=0.02)
+
+
+def test_cells_left_out_of_chains_in_modes():
+    """Between the mean of p and the mean of 1 / p, which agree where chains do."""
+    V = np.array([[1.0, 0.0, np.nan]])
+    alike, apart = np.full((4, 1, 3), np.log(0.3)), np.log([[[0.9] * 3], [[0.1] * 3]])
+    np.testing.assert_allclose(left_out_of_all(alike, V)[0, :2], [0.3, 0.7])
+    p = left_out_of_all(apart, V)[0, 0]
+    assert 0.18 < p < 0.5
+    assert np.log(p / (1 - p)) == pytest.approx(np.log(0.18 / 0.82) / 2)  # that of 0.5 is 0
 
 
 def test_fewer_chains_of_a_peer_have_the_error_of_their_mean():
@@ -150,18 +158,28 @@ def test_fewer_chains_of_a_peer_have_the_error_of_their_mean():
     six, three = 0.3 + 0.01 * rng.standard_normal((2, 6, 40, 50))
     three = three[:3]
     pool = Pool(0.0, (0.0, 1.0))
-    _, change = _pooled_by_chain(pool, [six, three])
+    _, change = _pooled_by_chain(pool, [six, three], [six.mean(0), three.mean(0)])
     error = change.std(0, ddof=1) / np.sqrt(6)
     expected = three.std(0, ddof=1) / np.sqrt(3)
-    assert (error**2).mean() == pytest.approx((expected**2).mean(), rel=0.25)
+    np.testing.assert_allclose(error, expected, rtol=1e-6)
     np.testing.assert_allclose(change.mean(0), 0, atol=1e-12)
 
 
-def test_interval_of_a_peer_has_its_mean_and_variance():
-    rng = np.random.default_rng(0)
-    draws = rng.beta(2.0, 5.0, (100_000, 2))
+def test_interval_of_a_peer_is_that_of_its_mean_and_variance():
+    draws = np.random.default_rng(0).beta(8.0, 20.0, (100_000, 2))
     cells = Cells(draws.mean(0), draws.var(0))
-    np.testing.assert_allclose(cells.end(0.9), np.quantile(draws, 0.9, axis=0), atol=0.01)
+    for end in (0.05, 0.95):
+        np.testing.assert_allclose(cells.end(end), np.quantile(draws, end, axis=0), atol=0.02)
+    rare = Cells(np.array([1e-7, 0.001]), np.array([1e-14, 0.0009]))
+    assert (rare.end(0.05) <= rare.expected).all() and (rare.expected <= rare.end(0.95)).all()
+    assert rare.end(0.05).min() > 0
+
+
+def test_chains_of_the_peer_fit_into_the_time():
+    assert fitting_chains(10_000, num_cores=2, most_chains=32) == (16, 1250)
+    assert fitting_chains(100, num_cores=2, most_chains=32) == (2, 100)  # too short, but two
+    assert fitting_chains(1700, num_cores=16, most_chains=32) == (32, 850)
+    assert fitting_chains(900, num_cores=4, most_chains=1) == (1, 900)
 
 
 def test_shows_the_model_that_predicts_better_alone(fit, members):
@@ -185,7 +203,9 @@ def test_cells_and_new_rows(fit, blanked):
         alone, new = with_(idata, posterior=posterior), nbmf.as_binary_matrix(blanked.iloc[:2])
         assert len(members_of(alone)) == 1 and name in fit.weights_
         expected[name] = fold_in_draws(alone, read_draws(alone), new).expected.to_numpy()
-    np.testing.assert_allclose(rows, pooled(pool_of_new(fit.idata_), fit, expected), rtol=1e-4)
+    np.testing.assert_allclose(
+        rows, pooled(pool_of(fit.idata_, of_new=True), fit, expected), rtol=1e-4
+    )
 
 
 def test_survives_a_file(fit, blanked, tmp_path):
@@ -201,14 +221,16 @@ def test_survives_a_file(fit, blanked, tmp_path):
 def test_equal_models_have_equal_weights(members):
     name, idata = next(iter(members.items()))
     twice = average({name: idata, "dir-dir": idata})
-    assert pool_of(twice) == pool_of_new(twice)  # no peers
+    assert pool_of(twice) == pool_of(twice, of_new=True)  # no peers
     first, second = members_of(twice)
     assert first.weight == pytest.approx(second.weight)
 
 
 def test_other_methods_are_refused(blanked):
-    with pytest.raises(ValueError, match="average.*cvb0 does not know; use method='gibbs'"):
-        fitted(blanked, model="average", method="cvb0")
+    for method in ("cvb0", "quick"):
+        match = f"average.*{method} does not know well enough; use method='gibbs'"
+        with pytest.raises(ValueError, match=match):
+            fitted(blanked, model="average", method=method)
     with pytest.raises(ValueError, match="model must be one of .*average, got 'mean'"):
         fitted(blanked, model="mean")
 

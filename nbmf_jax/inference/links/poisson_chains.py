@@ -8,6 +8,7 @@ factors are integrated out.
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -25,7 +26,7 @@ from nbmf_jax.inference.links.poisson_sweep import Data, State, probabilities, s
 from nbmf_jax.inference.types import Key, Matrix
 from nbmf_jax.models.likelihood import inside
 
-__all__ = ["Chains", "lengths_within", "run_chains"]
+__all__ = ["Chains", "fitting_chains", "lengths_within", "run_chains"]
 
 _PIECE = 25  # sweeps between two looks at the clock
 _FEWEST_SWEEPS = 800  # of a chain, half of them kept: with few, cells left out seem too easy
@@ -66,10 +67,14 @@ def run_chains(
 ) -> Chains:
     """Sweeps of warm-up and sweeps that are kept, of every chain; `report` gets finished sweeps."""
 
+    stopped = threading.Event()
+
     def run(key: Key) -> tuple[_Chain, list[np.ndarray]]:
         chain, trace = _begin(key, data, num_components, shrinkage), []
         for length, keep in zip(lengths, (False, True), strict=True):
             for done in range(0, length, _PIECE):
+                if stopped.is_set():
+                    raise KeyboardInterrupt
                 number = min(_PIECE, length - done)
                 chain, log_likelihoods = _piece(chain, data, V, number, keep, shrinkage)
                 trace.append(np.asarray(log_likelihoods)[:number])
@@ -78,7 +83,11 @@ def run_chains(
         return chain, trace
 
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        done = list(pool.map(run, keys))
+        try:
+            done = list(pool.map(run, keys))
+        except KeyboardInterrupt:
+            stopped.set()  # the pool waits for its threads, which end after their piece
+            raise
     means = [chain.means for chain, _ in done]
     return Chains(
         state=done[0][0].state,
@@ -104,14 +113,22 @@ def lengths_within(
     jax.block_until_ready(_piece(chain, data, V, 5, True, True))
     per_sweep = (time.perf_counter() - compiled) / 5
     left = max(seconds - (time.perf_counter() - began), 0.2 * seconds)
-    total = left * (os.cpu_count() or 1) / max(per_sweep, 1e-6)
-    fitting = [
-        number
-        for number in range(1, most_chains + 1)
-        if most_chains % number == 0 and total / number >= _FEWEST_SWEEPS
-    ]
-    chains = max(fitting, default=1)
-    return chains, max(int(total / chains), 2 * _PIECE)
+    return fitting_chains(left / max(per_sweep, 1e-6), os.cpu_count() or 1, most_chains)
+
+
+def fitting_chains(sweeps: float, num_cores: int, most_chains: int) -> tuple[int, int]:
+    """Numbers of chains and of sweeps of each, where a core has time for so many sweeps.
+
+    As many chains as are long enough to be worth it, but two at least, without which nobody knows
+    how far to trust their mean.
+    """
+    lengths = {
+        number: sweeps / -(-number // num_cores)
+        for number in range(min(2, most_chains), most_chains + 1)
+        if most_chains % number == 0
+    }
+    chains = max((x for x in lengths if lengths[x] >= _FEWEST_SWEEPS), default=min(lengths))
+    return chains, max(int(lengths[chains]), 2 * _PIECE)
 
 
 @partial(jax.jit, static_argnames=("num_components", "shrinkage"))
