@@ -64,7 +64,8 @@ def update_base_rates(
         drawn = update_beta_parameters(key_prior, priors, of_prior, t[None], u[None], longest)
         new, of_prior = new | drawn, of_prior | drawn
     a, b = of_prior.values()
-    return {**new, BASE_RATES: BETA.from_log_gammas(draw_log_gammas(key_rates, a + t, b + u))}
+    log_gammas = draw_log_gammas(key_rates, (a + t)[None], (b + u)[None])
+    return {**new, BASE_RATES: BETA.from_log_gammas(log_gammas)[0]}
 
 
 def draw_tables_of_rates(

@@ -194,7 +194,9 @@ def _resample(particles: Particles, uniform: Float[Array, ""]) -> Particles:
     )
 
 
-def _at(tables: Counts, lanes: Int[Array, " chosen"]) -> Counts:
+def _at(
+    tables: tuple[Float[Array, "K #lanes"], ...], lanes: Int[Array, " chosen"]
+) -> tuple[Float[Array, "K #chosen"], ...]:
     """Tables of some of the lanes; what serves all of them stays as it is."""
     return tuple(table[:, lanes] if table.shape[1] > 1 else table for table in tables)
 
