@@ -93,7 +93,8 @@ def average(
         raise ValueError("the fits do not hold their data, by which they are weighed")
     means = [*(group(fits[name], "chain_means") for name in names), *peers.values()]
     left_out = [_by_chain(x, _LEAVE_ONE_OUT).astype(float) for x in means]
-    pool, of_new = _fit_pools([left_out_of_all(x, V) for x in left_out], V, len(names))
+    of_all = [left_out_of_all(x, V) for x in left_out]
+    pool, of_new = _fit_pools(of_all, V, len(names))
     record = {"names": [*names, *peers], "all": pool, "new": of_new}
     others = {
         _group_of(name, kept): group(fits[name], kept) for name in names[1:] for kept in _KEPT
@@ -105,7 +106,7 @@ def average(
     return with_(
         shown,
         posterior=group(shown, "posterior").assign_attrs({_RECORD: json.dumps(record)}),
-        chain_means=_chain_means(pool, means, left_out, V),
+        chain_means=_chain_means(pool, means, left_out, of_all, V),
         **{name: data for name, data in others.items() if data},
     )
 
@@ -224,14 +225,16 @@ def _of_ones(
 
 
 def _chain_means(
-    pool: Pool, means: list[xr.Dataset], left_out: list[ByChain], V: Float[np.ndarray, "F N"]
+    pool: Pool,
+    means: list[xr.Dataset],
+    left_out: list[ByChain],
+    of_all: list[Float[np.ndarray, "F N"]],
+    V: Float[np.ndarray, "F N"],
 ) -> xr.Dataset:
     """Probabilities and leave-one-out predictives of the average, by chain."""
     by_chain = [_by_chain(x, "expected") for x in means]
     expected, change = _pooled_by_chain(pool, by_chain, [x.mean(0, dtype=float) for x in by_chain])
-    of_one, change_of_one = _pooled_by_chain(
-        pool, [_of_ones(x, V) for x in left_out], [left_out_of_all(x, V) for x in left_out]
-    )
+    of_one, change_of_one = _pooled_by_chain(pool, [_of_ones(x, V) for x in left_out], of_all)
     p = np.where(V == 1, of_one, 1 - of_one)
     # Chains are put together by the mean of 1 / p, which is then that of the pooled p, except where
     # a chain would have p > 1.
