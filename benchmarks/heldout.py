@@ -2,6 +2,7 @@
 
     python benchmarks/heldout.py southern_women animals --splits 5 --out heldout.json
     python benchmarks/heldout.py parliament --only tuned --only average --seconds 120
+    python benchmarks/heldout.py survey.csv --only tuned --only average
 
 Every method sees the same random splits (25 % of the observed cells hidden). Figures are nats per
 hidden cell, lower is better, with the standard deviation over splits; `used` is the number of
@@ -26,7 +27,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
-from shared import GAMMA, LEARNED, sampler
+from shared import GAMMA, LEARNED, read, sampler
 
 import nbmf_jax as nbmf
 from nbmf_jax.models.base import FactorModel
@@ -205,14 +206,14 @@ def main(
     numpyro.set_host_device_count(devices)
     rows: list[dict[str, Any]] = []
     for name in datasets:
-        V = nbmf.datasets.load(name).to_numpy().astype(np.float32)
+        V = np.asarray(read(name).values, np.float32)
         parts = [nbmf.train_test_split(jax.random.key(s), V, TEST_FRACTION) for s in range(splits)]
         reference = None
         for method, fit in methods(warmup, samples, seconds, only).items():
             found = score(fit, parts)
             reference = found["scores"] if method == REFERENCE else reference
             compared = difference(found["scores"], reference)
-            rows.append({"data": name, "method": method, **found, **compared})
+            rows.append({"data": Path(name).stem, "method": method, **found, **compared})
             click.echo(describe(rows[-1]))
             # Compiled programs hold memory maps, of which a process may have a limited number.
             jax.clear_caches()

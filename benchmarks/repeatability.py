@@ -19,19 +19,12 @@ from pathlib import Path
 import click
 import numpy as np
 from scipy.optimize import linear_sum_assignment
+from shared import read
 
 import nbmf_jax as nbmf
-from nbmf_jax.data.files import read_file
-from nbmf_jax.data.matrix import BinaryMatrix, as_binary_matrix
+from nbmf_jax.data.matrix import BinaryMatrix
 
 _MIN_SHARE = 0.01
-
-
-def read(source: str) -> BinaryMatrix:
-    """A data set by its name, or a file."""
-    if Path(source).is_file():
-        return read_file(source).matrix
-    return as_binary_matrix(nbmf.datasets.load(source))
 
 
 def fit(data: BinaryMatrix, seed: int, options: dict[str, object]) -> nbmf.NBMF:
