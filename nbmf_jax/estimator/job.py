@@ -47,14 +47,15 @@ class Job(NamedTuple):
             starts = settings.num_starts(self.n_init, self.data.shape) if method.num_starts else 1
             return f"{method.title}, best of {starts} starts" if starts > 1 else method.title
         sweeps = f" of {s.num_sweeps} sweeps" if method.sweeps and s.num_sweeps > 1 else ""
+        chains = f"{s.num_chains} chains{' from labels by EM' if self.starts_by_em else ''}"
         if self.rounds is not None:
             return (
-                f"{method.title}, {s.num_chains} chains, until they have settled or for "
+                f"{method.title}, {chains}, until they have settled or for "
                 f"{self.rounds.max_seconds:g} s (steps{sweeps})"
             )
         return (
-            f"{method.title}, {s.num_chains} chains, {s.num_warmup} + {s.num_samples} "
-            f"steps{sweeps} (warm-up + kept)"
+            f"{method.title}, {chains}, {s.num_warmup} + {s.num_samples} steps{sweeps} "
+            f"(warm-up + kept)"
         )
 
 
@@ -80,7 +81,10 @@ def make_jobs(options: Mapping[str, Any], data: BinaryMatrix) -> dict[str, Job]:
         name: _make_job({**options, "model": name, "max_seconds": seconds}, data) for name in names
     }
     # Chains of an average are for prediction: they need not have forgotten where they began.
-    return {name: job._replace(starts_by_em=len(jobs) > 1) for name, job in jobs.items()}
+    return {
+        name: job._replace(starts_by_em=job.starts_by_em or len(jobs) > 1)
+        for name, job in jobs.items()
+    }
 
 
 def describe_jobs(jobs: Mapping[str, Job]) -> str:
@@ -114,6 +118,7 @@ def _make_job(options: Mapping[str, Any], data: BinaryMatrix) -> Job:
         n_init=options["n_init"],
         num_draws=settings.independent_draws(options["n_samples"], data.shape, K),
         show_progress=bool(options["progress_bar"]),
+        starts_by_em=settings.starts_by_em(options["model"], method, options["prior"], data.shape),
     )
 
 

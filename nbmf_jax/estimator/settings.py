@@ -32,6 +32,7 @@ __all__ = [
     "num_starts",
     "rounds_of",
     "seed_of",
+    "starts_by_em",
     "steps_of",
     "use_cores",
 ]
@@ -61,6 +62,7 @@ _CHAINS_OF_LARGE = 16
 _FEW_CHAINS = 4
 _MOST_CHAINS_OF_AVERAGE = 32
 _FIRST_ROUND = 1000  # sweeps, half of them warm-up
+_CELLS_OF_EM_START = 50_000  # sweeps of larger tables are too few to forget uniform labels
 # Short chains, a power of 2 in number: about so many cells in all of them, and so many cells times
 # sweeps in the half of a chain that is kept (docs/quick_answer.md has what that is worth).
 _CELLS_OF_SHORT, _FEWEST_SHORT, _MOST_SHORT = 400_000, 4, 16
@@ -152,6 +154,18 @@ def many_chains(shape: Shape) -> int:
     cells = int(np.prod(shape))
     fitting = (number for most, number in _MANY_CHAINS.items() if cells <= most)
     return next(fitting, _CHAINS_OF_LARGE)
+
+
+def starts_by_em(model: str, method: str, prior: str, shape: Shape) -> bool:
+    """Whether chains begin with labels of EM instead of the model's own start.
+
+    A large table has a few hundred sweeps in its time, which chains from uniform labels spend on
+    what EM finds in seconds (docs/mixing.md). Smaller ones gain nothing by it. The paper's prior
+    wants more components than EM gives; a model without Beta factors does not start uniformly.
+    """
+    large = int(np.prod(shape)) > _CELLS_OF_EM_START
+    uniform = any(factor.family == "beta" for factor in (MODELS[model].W, MODELS[model].H))
+    return METHODS[method].sweeps and prior != "paper" and large and uniform
 
 
 def for_average(options: Mapping[str, Any], shape: Shape) -> dict[str, Any]:

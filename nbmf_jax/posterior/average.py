@@ -239,7 +239,7 @@ def _chain_means(
     # Chains are put together by the mean of 1 / p, which is then that of the pooled p, except where
     # a chain would have p > 1.
     reciprocal = (1 - np.where(V == 1, change_of_one, -change_of_one) / p) / p
-    return means[0].assign(
+    return means[0][["expected", _LEAVE_ONE_OUT]].assign(
         {
             "expected": (_DIMS, (expected + change).astype(np.float32)),
             _LEAVE_ONE_OUT: (_DIMS, -np.log(np.maximum(reciprocal, 1)).astype(np.float32)),

@@ -16,7 +16,7 @@ from scipy.special import ndtri
 from scipy.stats import rankdata
 
 from nbmf_jax.inference.posterior_draws import PosteriorDraws
-from nbmf_jax.posterior.standard_error import changes
+from nbmf_jax.posterior.standard_error import changes, drift
 from nbmf_jax.posterior.verdict import MAX_R_HAT, MAX_R_HAT_OF_WORST
 
 __all__ = ["Apart", "Settling", "split_r_hat", "still_apart"]
@@ -54,7 +54,9 @@ def still_apart(draws: PosteriorDraws) -> Apart:
     """What has not settled after a round."""
     if len(draws.samples["W"]) < 2:
         return Apart([], ["a single chain cannot be compared"], np.inf, False)
-    typical, large = changes(draws.chain_means["expected"])
+    means = draws.chain_means["expected"]
+    late = draws.chain_means.get("late_expected", means)
+    typical, large = changes(means, drift(means, late))
     scalars = {name: float(split_r_hat(x)) for name, x in _scalars(draws).items()}
     name = max(scalars, key=lambda name: scalars[name])
     worst = float(split_r_hat(_entries(draws)).max())

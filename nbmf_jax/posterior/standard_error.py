@@ -15,6 +15,15 @@ every C, which is what two standard errors are taken to mean. They are not norma
 decide: a mode that holds a fifth of the posterior is missed by all of four chains in 41 % of the
 runs, which then report too small an error (`tests/posterior/test_standard_error.py`).
 
+The spread of chains does not show what they have in common: all of them may still be on their way
+from where they started, the same way. Where a run kept a second mean y_c of each chain in which
+step i counts i times, half of the run moved the mean by about
+
+    d = mean_c 3 (y_c - x_c)        (exactly, if it moved at a steady pace),
+
+and so far, roughly, it may still be from its end. d^2 is added to SE^2, less what the spread of
+d_c says that chance has added to it; and not at all where chance explains half of it.
+
 What another run would change over all cells is not read off the SE, which are themselves noisy, but
 measured: the chains are cut into halves in many ways, and the difference of the means of two halves
 of C / 2 chains has sqrt(2) times the size of the difference of two runs of C chains.
@@ -38,7 +47,14 @@ from nbmf_jax.posterior.predict import (
     chain_products_at,
 )
 
-__all__ = ["StandardError", "changes", "standard_error", "standard_error_at", "standard_errors"]
+__all__ = [
+    "StandardError",
+    "changes",
+    "drift",
+    "standard_error",
+    "standard_error_at",
+    "standard_errors",
+]
 
 _MAX_TYPICAL, _MAX_HIGH = 0.02, 0.1  # changes above these make a result rough
 _NUM_BATCHES = 8  # of the draws of a single chain
@@ -112,8 +128,9 @@ def standard_error(
         means = chain_products(batches)
     elif means is None:
         means = chain_expected(idata, draws)
-    cells = standard_errors(means)
-    typical, high = changes(means, seed)
+    moved = _drift_of(idata)
+    cells = np.hypot(standard_errors(means), moved)
+    typical, high = changes(means, moved, seed)
     return StandardError(
         cells=cells,
         median=float(np.median(cells)),
@@ -133,7 +150,8 @@ def standard_error_at(
     batches = _batches(idata, draws)
     if batches is not None:
         return standard_errors(chain_products_at(batches, f, n))
-    return standard_errors(chain_expected_at(idata, draws, f, n))
+    moved = np.broadcast_to(_drift_of(idata), (draws.W.shape[1], draws.H.shape[2]))[f, n]
+    return np.hypot(standard_errors(chain_expected_at(idata, draws, f, n)), moved)
 
 
 def standard_errors(means: Float[np.ndarray, "C *cells"]) -> Float[np.ndarray, "*cells"]:
@@ -143,6 +161,32 @@ def standard_errors(means: Float[np.ndarray, "C *cells"]) -> Float[np.ndarray, "
         return np.full(means.shape[1:], np.nan)
     factor = stats.t.ppf(stats.norm.cdf(2), C - 1) / 2
     return factor * means.std(0, ddof=1, dtype=float) / np.sqrt(C)
+
+
+def drift(
+    means: Float[np.ndarray, "C *cells"], late: Float[np.ndarray, "C *cells"]
+) -> Float[np.ndarray, "*cells"]:
+    """How far half of the run moved the mean over chains, beyond chance; see the top of the file.
+
+    How much of it is chance is judged for all cells together: a single one does not tell.
+    """
+    C = len(means)
+    if C < 2:
+        return np.zeros(means.shape[1:])
+    moved = 3 * (late - means)
+    mean = moved.mean(0, dtype=float)
+    by_chance, found = moved.var(0, ddof=1, dtype=float).mean() / C, (mean**2).mean()
+    if found <= 2 * by_chance:
+        return np.zeros_like(mean)
+    return np.sqrt(1 - by_chance / found) * np.abs(mean)
+
+
+def _drift_of(idata: Container) -> Float[np.ndarray, "F N"] | Float[np.ndarray, ""]:
+    kept = group(idata, "chain_means")
+    if "late_expected" not in kept:
+        return np.zeros(())
+    order = ("chain", "row", "column")
+    return drift(*(np.asarray(kept[x].transpose(*order)) for x in ("expected", "late_expected")))
 
 
 def _batches(idata: Container, draws: Draws) -> Draws | None:
@@ -160,15 +204,24 @@ def _batches(idata: Container, draws: Draws) -> Draws | None:
     return draws._replace(W=W, H=H, chains=[*range(number)])
 
 
-def changes(means: Float[np.ndarray, "C F N"], seed: int = 0) -> tuple[float, float]:
-    """Median and 99th percentile over cells of |difference of two runs|, from this one's halves."""
-    rng, means = np.random.default_rng(seed), means.reshape(len(means), -1)
+def changes(
+    means: Float[np.ndarray, "C F N"], moved: Float[np.ndarray, "..."] | float = 0.0, seed: int = 0
+) -> tuple[float, float]:
+    """Median and 99th percentile over cells of |difference of two runs|, from this one's halves.
+
+    `moved` is the `drift` of every cell: another run may be longer or shorter.
+    """
+    rng = np.random.default_rng(seed)
+    moved = np.broadcast_to(moved, means.shape[1:]).ravel()
+    means = means.reshape(len(means), -1)
     C, num_cells = means.shape
     if C < 2:
         return np.nan, np.nan
     if num_cells > _CELLS_OF_CHANGE:
-        means = means[:, rng.choice(num_cells, _CELLS_OF_CHANGE, replace=False)]
-    typical, high = np.quantile(np.abs(_halvings(C, rng) @ means), [0.5, 0.99], axis=1)
+        chosen = rng.choice(num_cells, _CELLS_OF_CHANGE, replace=False)
+        means, moved = means[:, chosen], moved[chosen]
+    found = np.hypot(_halvings(C, rng) @ means, moved)
+    typical, high = np.quantile(found, [0.5, 0.99], axis=1)
     return float(typical.mean()), float(high.mean())
 
 

@@ -9,6 +9,7 @@ from nbmf_jax.estimator.settings import (
     num_components,
     num_starts,
     rounds_of,
+    starts_by_em,
     steps_of,
 )
 from nbmf_jax.models.presets import preset
@@ -41,6 +42,16 @@ def test_length_of_runs():
     assert 4 * 100 * (200 + 5429) * large.num_samples * 4 <= 2**30 and large.num_samples > 100
     asked = steps_of("gibbs", (200, 5429), 100, **FREE | {"n_samples": 900, "n_sweeps": 40})
     assert asked.num_samples == 900 and asked.num_sweeps == 40
+
+
+def test_chains_of_large_tables_start_by_em():
+    large, small = (285, 1226), (130, 130)
+    assert starts_by_em("beta-dir", "gibbs", "learned", large)
+    assert starts_by_em("dir-beta", "gibbs", "rates", large)
+    assert not starts_by_em("beta-dir", "gibbs", "learned", small)
+    assert not starts_by_em("beta-dir", "gibbs", "paper", large)
+    assert not starts_by_em("dir-dir", "gibbs", "learned", large)
+    assert not starts_by_em("beta-dir", "nuts", "learned", large)
 
 
 def limits(method="gibbs", shape=(50, 85), K=50, **given):

@@ -98,6 +98,8 @@ def test_means_are_over_all_steps(model):
         np.testing.assert_allclose(
             run.draws.chain_means["expected"][c], np.mean(of_steps, 0), rtol=1e-5
         )
+        late = np.average(of_steps, axis=0, weights=np.arange(1, 8))
+        np.testing.assert_allclose(run.draws.chain_means["late_expected"][c], late, rtol=1e-5)
 
 
 def test_the_time_is_kept(monkeypatch):

@@ -54,6 +54,13 @@ def test_what_is_apart_is_named(rng):
     assert "single chain" in Settling()(draws_of(rng, chains=1))
 
 
+def test_chains_that_all_move_the_same_way_have_not_settled(rng):
+    draws = draws_of(rng)
+    means = draws.chain_means["expected"]
+    draws.chain_means["late_expected"] = means + 0.01 * rng.normal(size=(F, N))
+    assert "cells by 0.0" in Settling()(draws)
+
+
 def test_modes_do_not_matter_if_the_mean_is_known_well(rng):
     """Chains that never agree, but so many of them that another run gives the same answer."""
     settling, draws = Settling(), draws_of(rng, spread=0.2, of_cells=0.001)

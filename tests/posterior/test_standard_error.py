@@ -12,6 +12,7 @@ from nbmf_jax.posterior.draws import read_draws
 from nbmf_jax.posterior.predict import chain_expected
 from nbmf_jax.posterior.standard_error import (
     changes,
+    drift,
     standard_error,
     standard_error_at,
     standard_errors,
@@ -70,6 +71,49 @@ def test_a_rare_mode(C, least):
         true.append(np.quantile(np.abs(a.mean(0) - b.mean(0)), [0.5, 0.99]))
     assert least < np.mean(kept) < 0.97
     np.testing.assert_allclose(np.mean(found, 0), np.mean(true, 0), rtol=0.15)
+
+
+# --- chains that are still on their way
+
+
+def moving(far, C=32, steps=100, cells=2000, seed=0):
+    """Chains that start `far` from their end, the same way, and get there with a half-life of 25.
+
+    Both means of each chain, that over all steps and that of late ones, and where it will end.
+    """
+    rng = np.random.default_rng(seed)
+    end, start = rng.random(cells), far * rng.normal(size=cells)
+    i = np.arange(1, steps + 1)
+    noise = 0.05 * rng.normal(size=(C, steps, cells))
+    x = end + start * 0.5 ** (i[:, None] / 25) + noise
+    return x.mean(1), np.einsum("csn,s->cn", x, i / i.sum()), end
+
+
+def test_a_common_drift_is_part_of_the_error():
+    x, late, end = moving(far=0.1)
+    error = np.abs(x.mean(0) - end)
+    assert (error <= 2 * standard_errors(x)).mean() < 0.2  # the spread knows nothing of it
+    assert (error <= 2 * np.hypot(standard_errors(x), drift(x, late))).mean() > 0.95
+    assert changes(x, drift(x, late))[0] > 5 * changes(x)[0]
+
+
+def test_without_a_drift_nothing_is_added():
+    x, late, end = moving(far=0.0)
+    assert (drift(x, late) == 0).all()
+    assert drift(x[:1], late[:1]).shape == end.shape
+
+
+def test_a_drift_that_the_runner_saw_is_used():
+    idata = made_up(4)
+    x, late, _ = (y.reshape(-1, 6, 5) for y in moving(far=0.1, C=4, cells=30))
+    coords = {dim: idata.posterior[dim] for dim in ("chain", "row", "column")}
+    dims = ("chain", "row", "column")
+    group = xr.Dataset({"expected": (dims, x), "late_expected": (dims, late)}, coords)
+    idata = convert.with_(idata, chain_means=group)
+    found = standard_error(idata, read_draws(idata))
+    np.testing.assert_allclose(found.cells, np.hypot(standard_errors(x), drift(x, late)))
+    f, n = np.array([0, 5]), np.array([4, 0])
+    np.testing.assert_allclose(standard_error_at(idata, read_draws(idata), f, n), found.cells[f, n])
 
 
 # --- where chains come from

@@ -5,8 +5,11 @@ Given the labels Z the factors are independent, so that the probability of a one
     p(v_fn = 1 | Z)  =  E[w_f | Z] . E[h_n | Z],
 
 without the noise of drawing W and H. Its mean over the steps of a chain is the chain's answer, and
-the answers of different chains tell how far to trust them. Beside it the mean of 1 / p(v_fn | all
-other cells) is kept, from which the leave-one-out predictive follows (see `leave_one_out`).
+the answers of different chains tell how far to trust them. What they do not tell is whether all
+chains still move the same way. For that a second mean is kept, in which step i counts i times: it
+lies later in the chain, and differs from the first one while the chain moves. Beside them the mean
+of 1 / p(v_fn | all other cells) is kept, from which the leave-one-out predictive follows (see
+`leave_one_out`).
 """
 
 from __future__ import annotations
@@ -32,13 +35,14 @@ class StepMeans(NamedTuple):
     """Running means of vectorised chains."""
 
     expected: Float[Array, "chain F N"]  # probability of a one
+    late: Float[Array, "chain F N"]  # the same, step i weighted by i = 1, 2, ...
     left_out: ReciprocalMean  # (chain, F, N); has the number of steps
 
 
 def no_steps(num_chains: int, shape: Shape) -> StepMeans:
     """Before the first step."""
     cells = (num_chains, *shape)
-    return StepMeans(jnp.zeros(cells), ReciprocalMean.empty(cells))
+    return StepMeans(jnp.zeros(cells), jnp.zeros(cells), ReciprocalMean.empty(cells))
 
 
 def add_step(
@@ -56,12 +60,20 @@ def add_step(
 
     expected, log_p = jax.vmap(of_chain, (CHAIN_AXES,))(state)
     left_out = means.left_out.add(log_p)
-    change = (expected - means.expected) / left_out.number
-    return StepMeans(means.expected + change, left_out)
+    i = left_out.number
+    return StepMeans(
+        expected=means.expected + (expected - means.expected) / i,
+        late=means.late + (expected - means.late) * 2 / (i + 1),  # i / (1 + 2 + ... + i)
+        left_out=left_out,
+    )
 
 
 def as_arrays(means: StepMeans) -> dict[str, np.ndarray]:
     """The means by name, each with the axes chain, row, column; without what is not known."""
     log_p = np.asarray(means.left_out.log_p)
     known = {} if np.isnan(log_p).all() else {"log_leave_one_out": log_p}
-    return {"expected": np.asarray(means.expected), **known}
+    return {
+        "expected": np.asarray(means.expected),
+        "late_expected": np.asarray(means.late),
+        **known,
+    }
