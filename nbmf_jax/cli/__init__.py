@@ -11,6 +11,7 @@ from importlib import import_module
 import click
 
 from nbmf_jax import __version__
+from nbmf_jax.cli._compiled import SWITCH, keep_compiled_programs
 
 __all__ = ["COMMANDS", "main"]
 
@@ -42,7 +43,12 @@ class _Commands(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
 )
 @click.version_option(__version__, prog_name="nbmf")
-def main() -> None:
+@click.option(
+    "--cache/--no-cache",
+    default=True,
+    help=f"Keep compiled programs in the user's cache folder; {SWITCH}=off does without, too.",
+)
+def main(cache: bool) -> None:
     """Bayesian factorization of binary matrices: components with uncertainty, blanks predicted.
 
     A table V of 0, 1 and blanks is modelled as V ~ Bernoulli(W H), where every entry of W and H is
@@ -53,3 +59,5 @@ def main() -> None:
         nbmf fit mydata.csv          your own table; open nbmf-results/report.html
         nbmf predict mydata.csv      only the blanks, as CSV
     """
+    if cache:
+        keep_compiled_programs()
