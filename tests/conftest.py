@@ -23,8 +23,6 @@ if "NBMF_JAX_TEST_CACHE" not in os.environ:
     _cache = tempfile.TemporaryDirectory(prefix="nbmf-jax-tests-", ignore_cleanup_errors=True)
     os.environ["NBMF_JAX_TEST_CACHE"] = _cache.name
 jax.config.update("jax_compilation_cache_dir", os.environ["NBMF_JAX_TEST_CACHE"])
-# The command line in a process of its own uses it, too, and not the cache folder of the user.
-os.environ["JAX_COMPILATION_CACHE_DIR"] = os.environ["NBMF_JAX_TEST_CACHE"]
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 # What pytest does for test files without being asked: a failed assertion shows its values. Oracles

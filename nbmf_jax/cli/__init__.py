@@ -11,7 +11,6 @@ from importlib import import_module
 import click
 
 from nbmf_jax import __version__
-from nbmf_jax.cli._compiled import SWITCH, keep_compiled_programs
 
 __all__ = ["COMMANDS", "main"]
 
@@ -43,12 +42,7 @@ class _Commands(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
 )
 @click.version_option(__version__, prog_name="nbmf")
-@click.option(
-    "--cache/--no-cache",
-    default=True,
-    help=f"Keep compiled programs in the user's cache folder; {SWITCH}=off does without, too.",
-)
-def main(cache: bool) -> None:
+def main() -> None:
     """Bayesian factorization of binary matrices: components with uncertainty, blanks predicted.
 
     A table V of 0, 1 and blanks is modelled as V ~ Bernoulli(W H), where every entry of W and H is
@@ -59,5 +53,3 @@ def main(cache: bool) -> None:
         nbmf fit mydata.csv          your own table; open nbmf-results/report.html
         nbmf predict mydata.csv      only the blanks, as CSV
     """
-    if cache:
-        keep_compiled_programs()
