@@ -24,6 +24,7 @@ if "NBMF_JAX_TEST_CACHE" not in os.environ:
     os.environ["NBMF_JAX_TEST_CACHE"] = _cache.name
 jax.config.update("jax_compilation_cache_dir", os.environ["NBMF_JAX_TEST_CACHE"])
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+os.environ["NBMF_JAX_CACHE"] = "off"  # commands must not write to the user's own folder
 
 # What pytest does for test files without being asked: a failed assertion shows its values. Oracles
 # and cases are told by hand, before the first test imports them.

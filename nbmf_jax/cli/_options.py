@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import click
 
+from nbmf_jax.cli._cache import cache_option
 from nbmf_jax.registry import AVERAGE, AVERAGED, AVERAGED_PEER, METHODS, MODELS, PRIORS
 
 if TYPE_CHECKING:
@@ -108,6 +109,7 @@ _TABLE_OPTIONS: list[Decorator] = [
         default=None,
         help="The first field of a line names its row. Default: detected automatically.",
     ),
+    cache_option,
 ]
 
 _FIT_OPTIONS: list[Decorator] = [
