@@ -1,9 +1,9 @@
 """Compiled programs, kept between runs of the command line.
 
-Most of a short run is compilation. JAX can keep what it compiles in a folder; here that is switched
-on for commands only, by JAX's own environment variables and before JAX is imported: `import
-nbmf_jax` leaves JAX's settings alone, and so does a command called from a program that has imported
-JAX already. Programs in the folder are executed, so that only the user may write there.
+Nearly half of a short run is compilation. JAX can keep what it compiles in a folder; here that is
+switched on for commands only, by JAX's own environment variables and before JAX is imported:
+`import nbmf_jax` leaves JAX's settings alone, and so does a command called from a program that has
+imported JAX already. Programs in the folder are executed, so that only the user may write there.
 """
 
 from __future__ import annotations
