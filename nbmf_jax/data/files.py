@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import sys
-import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypedDict, Unpack
 
@@ -85,7 +84,10 @@ def read_file(
     name = _name_of(path)
     if isinstance(content, _text.Parsed):
         return FileMatrix(content.matrix(name), content.layout)
-    return FileMatrix(as_binary_matrix(content.table, name=name), content.layout)
+    try:
+        return FileMatrix(as_binary_matrix(content.table, name=name), content.layout)
+    except TypeError as error:  # the type of an argument is the content of a file
+        raise ValueError(f"cannot read {name}: {error}") from None
 
 
 def read_matrix(path: str | os.PathLike[str], **options: Unpack[ReadOptions]) -> Table:
@@ -134,7 +136,9 @@ def _read_binary(path: Path, suffix: str) -> _Content:
         if suffix == ".npy":
             return _Content(np.load(path, allow_pickle=False), "an array, no labels")
         return _read_npz(path)
-    except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile) as error:
+    # Damaged files make NumPy, zipfile and pyarrow fail in many ways (zlib.error, TokenError,
+    # NotImplementedError, MemoryError for a shape that no memory holds, ...).
+    except Exception as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ValueError(f"cannot read {path.name}: {reason}") from None
 
@@ -146,6 +150,9 @@ def _read_parquet(path: Path) -> _Content:
         table = pd.read_parquet(path)
     except ImportError:
         raise ValueError("Parquet needs pyarrow: pip install 'nbmf-jax[parquet]'") from None
+    nested = [x for x, cells in table.items() if cells.dtype == object and cells.map(np.ndim).any()]
+    if nested:
+        raise ValueError(f"column {nested[0]!r} holds lists; every cell must be a single value")
     first = table.iloc[:, 0] if table.shape[1] else None
     own = not isinstance(table.index, pd.RangeIndex)
     if own or first is None or pd.api.types.is_numeric_dtype(first.dtype):
@@ -158,7 +165,12 @@ def _read_npz(path: Path) -> _Content:
 
     with np.load(path, allow_pickle=False) as archive:
         if "format" in archive.files and "shape" in archive.files:
-            return _Content(scipy.sparse.load_npz(path), "a sparse matrix, absent = 0, no labels")
+            table = scipy.sparse.load_npz(path)
+            # SciPy's compiled code follows indices without looking: one that points elsewhere
+            # would corrupt memory. Formats without this check look when they are constructed.
+            if hasattr(table, "check_format"):
+                table.check_format(full_check=True)
+            return _Content(table, "a sparse matrix, absent = 0, no labels")
         if len(archive.files) != 1:
             found = ", ".join(archive.files) or "none"
             raise ValueError(f"it must hold one array or a sparse matrix, found arrays: {found}")
