@@ -120,17 +120,11 @@ def _command() -> str:
 
 def _report(view: View, *, quiet: bool) -> None:
     """Print the components, each with its leading rows and columns."""
+    from nbmf_jax.report.sentences import number_sentence
     from nbmf_jax.report.tables import component_list
 
-    estimator = view.estimator
-    nonempty = estimator.n_nonempty_
-    beside = "" if nonempty is None else f" ({nonempty} hold at least one cell)"
     listed = component_list(view, top=5)
-    number = estimator.n_active_
-    where = "" if len(listed) == number else f" in a typical draw, {len(listed)} on average"
-    say(
-        f"\n{number} components explain at least 1 % of the cells each{where}{beside}:", quiet=quiet
-    )
+    say(f"\n{number_sentence(view, listed)}:", quiet=quiet)
     for component in listed[:_MAX_LISTED]:
         _report_component(component, view.data, quiet=quiet)
     if len(listed) > _MAX_LISTED:

@@ -5,7 +5,13 @@ where there is room for them.
 """
 
 from nbmf_jax.plots.factors import plot_dictionary, plot_factor, plot_sizes, plot_top
-from nbmf_jax.plots.matrices import plot_linkage, plot_matrix, plot_reconstruction, row_order
+from nbmf_jax.plots.matrices import (
+    plot_blocks,
+    plot_linkage,
+    plot_matrix,
+    plot_reconstruction,
+    row_order,
+)
 from nbmf_jax.plots.runs import (
     plot_cells,
     plot_convergence,
@@ -15,6 +21,7 @@ from nbmf_jax.plots.runs import (
 )
 
 __all__ = [
+    "plot_blocks",
     "plot_cells",
     "plot_convergence",
     "plot_dictionary",

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from nbmf_jax.plots._axes import (
+    INK,
     MAX_NAMES,
     MISSING,
     axes,
@@ -20,12 +21,16 @@ from nbmf_jax.plots._axes import (
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from numpy.typing import ArrayLike
 
     from nbmf_jax.plots._axes import Table
 
-__all__ = ["plot_linkage", "plot_matrix", "plot_reconstruction", "row_order"]
+__all__ = ["plot_blocks", "plot_linkage", "plot_matrix", "plot_reconstruction", "row_order"]
 
 _MAX_LINKED = 10_000  # rows; the distances of all pairs are held in memory
+_MAX_TILES = 480  # on an axis; of more, single cells could not be seen
+_ROOM_OF_NAME = 0.025  # of an axis; smaller groups are not named
+_ONE = "#1d2733"
 
 
 def row_order(X: Table) -> Int[np.ndarray, " F"]:
@@ -81,6 +86,76 @@ def plot_reconstruction(
     ax.set(ylabel=name_of(V, 0), xlabel=name_of(V, 1))
     ax.set_title(title, pad=22)
     return ax
+
+
+def plot_blocks(
+    V: Table, row_groups: ArrayLike, column_groups: ArrayLike, *, ax: Axes | None = None
+) -> Axes:
+    """The data with rows and columns sorted by group, lines between groups; blanks are red.
+
+    Inside a group the order stays. Neighbours in large tables share a tile, the darker the more of
+    them are ones. Groups that are large enough are named, above and on the right.
+
+    Args:
+        V: 0, 1 and NaN = missing, with labels if it is a DataFrame.
+        row_groups: the number of each row's group.
+        column_groups: likewise of each column.
+        ax: matplotlib axes; by default the current ones.
+    """
+    ax = axes(ax)
+    groups = [np.asarray(row_groups), np.asarray(column_groups)]
+    rows, columns = (np.argsort(group, kind="stable") for group in groups)
+    shown = take(V, rows, columns)
+    F, N = np.shape(shown)
+    image = _tiles(grid(shown))
+    ax.imshow(image, aspect="auto", interpolation="nearest", extent=(-0.5, N - 0.5, F - 0.5, -0.5))
+    name_axis(ax, "y", labels_of(shown, 0))
+    name_axis(ax, "x", labels_of(shown, 1))
+    ax.set(xlabel=name_of(V, 1), ylabel=name_of(V, 0))
+    for axis, group in enumerate(groups):
+        _divide_groups(ax, axis, group)
+    return ax
+
+
+def _divide_groups(ax: Axes, axis: int, groups: Int[np.ndarray, " entities"]) -> None:
+    """Lines between the groups of the rows (0) or columns (1), and the groups' names beside."""
+    names, sizes = np.unique(groups, return_counts=True)
+    ends = np.cumsum(sizes)
+    line = (ax.axhline, ax.axvline)[axis]
+    for end in ends[:-1]:
+        line(end - 0.5, color=INK, linewidth=0.9)
+    style = {"color": INK, "fontsize": 9, "fontweight": "bold"}
+    for name, size, middle in zip(names, sizes, ends - sizes / 2 - 0.5, strict=True):
+        if size < _ROOM_OF_NAME * len(groups):
+            continue
+        if axis == 0:
+            place, align = ax.get_yaxis_transform(), {"ha": "left", "va": "center"}
+            ax.text(1.01, middle, str(name), transform=place, **align, **style)
+        else:
+            place, align = ax.get_xaxis_transform(), {"ha": "center", "va": "bottom"}
+            ax.text(middle, 1.01, str(name), transform=place, **align, **style)
+
+
+def _tiles(values: Float[np.ndarray, "F N"]) -> Float[np.ndarray, "f n 3"]:
+    """Colours of the cells; of large tables the mixed colours of neighbours, ones strengthened."""
+    from matplotlib.colors import to_rgb
+
+    starts = [np.arange(0, size, -(-size // _MAX_TILES)) for size in values.shape]
+    counts = _sums(np.ones(values.shape), starts)
+    ones, blanks = (_sums(x, starts) / counts for x in (values == 1, np.isnan(values)))
+    # Few ones in large tiles would be too pale to be seen.
+    darkest = float(np.quantile(ones, 0.995)) or 1.0
+    ones = np.minimum(ones / min(darkest, 1.0), 1.0) * (1 - blanks)
+    white, one, blank = (np.asarray(to_rgb(colour)) for colour in ("white", _ONE, MISSING))
+    return white + ones[..., None] * (one - white) + blanks[..., None] * (blank - white)
+
+
+def _sums(
+    values: Float[np.ndarray, "F N"] | np.ndarray, starts: list[Int[np.ndarray, " tiles"]]
+) -> Float[np.ndarray, "f n"]:
+    """Sums over tiles that begin at these rows and columns."""
+    rows = np.add.reduceat(values.astype(float), starts[0], axis=0)
+    return np.add.reduceat(rows, starts[1], axis=1)
 
 
 def _name_both_sides(ax: Axes, table: Table, gap: float) -> None:

@@ -14,10 +14,12 @@ __all__ = [
     "Component",
     "Entry",
     "blanks",
+    "chosen_blanks",
     "component_list",
     "expected_table",
     "factor_table",
     "hyperparameters",
+    "main_components",
     "surprising",
 ]
 
@@ -87,20 +89,41 @@ def blanks(view: View) -> pd.DataFrame:
     return _cells(view, f, n).sort_values("mean", ascending=False, ignore_index=True)
 
 
-def surprising(view: View, number: int = 5) -> pd.DataFrame:
-    """The observed cells that the fit finds least likely, which may be errors in the data."""
-    p, V = view.expected.to_numpy(), view.data.values
-    likelihood = np.where(V == 1, p, np.where(V == 0, 1 - p, np.inf))
-    lowest = np.argsort(likelihood, axis=None, kind="stable")[:number]
+def chosen_blanks(table: pd.DataFrame, number: int = 5) -> dict[str, pd.DataFrame]:
+    """A few of `blanks(view)`, by what they are: all of them where there are few."""
+    if len(table) <= 3 * number:
+        return {"all, the likeliest ones first": table}
+    surest = {"surest ones": table.head(number), "surest zeros": table.tail(number)[::-1]}
+    doubtful = (table["mean"] - 0.5).abs().sort_values(kind="stable").index
+    # A blank is listed once: tables of few ones have no blanks between the surest and the others.
+    rest = doubtful[~doubtful.isin([i for part in surest.values() for i in part.index])]
+    return surest | {"most uncertain": table.loc[rest[:number]]}
+
+
+def surprising(view: View, number: int = 10) -> pd.DataFrame:
+    """The observed cells that are least likely, which may be errors in the data.
+
+    The column `likelihood` is the probability of what was observed: given all other cells where the
+    chains kept it, otherwise as fitted, with the cell itself among the data.
+    """
+    V = view.data.values
+    if view.left_out is None:
+        p = view.expected.to_numpy()
+        likelihood = np.where(V == 1, p, 1 - p)
+    else:
+        likelihood = np.exp(view.left_out.to_numpy())
+    likelihood = np.where(view.data.mask, likelihood, np.inf)
+    lowest = np.argsort(likelihood, axis=None, kind="stable")[: min(number, view.data.num_observed)]
     f, n = np.unravel_index(lowest, V.shape)
-    return _cells(view, f, n)
+    return _cells(view, f, n).assign(likelihood=likelihood[f, n])
 
 
 def _cells(view: View, f: Int[np.ndarray, " cells"], n: Int[np.ndarray, " cells"]) -> pd.DataFrame:
-    """One line a cell: row, column, observed, mean, lower, upper."""
+    """One line a cell: row, column, observed, mean, lower, upper, standard_error."""
     rows, columns = (np.asarray(x, object) for x in (view.data.row_labels, view.data.column_labels))
     table = {"row": rows[f], "column": columns[n], "observed": view.data.values[f, n]}
-    for name, values in (("mean", view.expected), ("lower", view.lower), ("upper", view.upper)):
+    parts = {"mean": view.expected, "lower": view.lower, "upper": view.upper}
+    for name, values in (parts | {"standard_error": view.standard_error}).items():
         table[name] = np.full(len(f), np.nan) if values is None else values.to_numpy()[f, n]
     return pd.DataFrame(table)
 
@@ -128,6 +151,29 @@ def component_list(view: View, top: int = 6) -> list[Component]:
         )
         for k in view.used
     ]
+
+
+def main_components(view: View) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Of every row, and of every column, its main component and how strong it is there.
+
+    Strength is what `component_list` sorts by: the entry itself in a factor on the simplex, in the
+    other one by how much it exceeds the average of the row or column.
+    """
+    over_rows, over_columns = view.expected.mean(axis=1), view.expected.mean(axis=0)
+    W = view.W if view.draws.simplex.W else view.W.sub(over_rows, axis=0)
+    H = view.H.T if view.draws.simplex.H else view.H.T.sub(over_columns, axis=0)
+    used = view.used if len(view.used) else np.arange(W.shape[1])
+    rows, columns = (
+        pd.DataFrame(
+            {
+                "component": used[factor.to_numpy()[:, used].argmax(1)],
+                "strength": factor.to_numpy()[:, used].max(1),
+            },
+            factor.index,
+        )
+        for factor in (W, H)
+    )
+    return rows, columns
 
 
 def _leading(values: pd.Series, overall: pd.Series | None, number: int) -> list[Entry]:

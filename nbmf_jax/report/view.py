@@ -14,6 +14,7 @@ from nbmf_jax.data.matrix import BinaryMatrix
 from nbmf_jax.estimator import NBMF, summary
 from nbmf_jax.posterior.align import MIN_SHARE
 from nbmf_jax.posterior.draws import Draws, read_draws
+from nbmf_jax.posterior.leave_one_out import has_chain_means, leave_one_out
 from nbmf_jax.posterior.predict import interval_ends
 from nbmf_jax.posterior.sources import storable_labels
 
@@ -37,6 +38,7 @@ class View(NamedTuple):
     lower: pd.DataFrame | None  # (F, N); None for a point estimate
     upper: pd.DataFrame | None
     standard_error: pd.DataFrame  # (F, N), NaN where it is not known
+    left_out: pd.DataFrame | None  # (F, N) log p(cell | all others); None if chains did not keep it
     shares: Float[np.ndarray, "S K"]
     used: Int[np.ndarray, " U"]  # numbers of the components with at least 1 % of the observed cells
 
@@ -62,9 +64,15 @@ def view_of(estimator: NBMF) -> View:
         lower=ends[0],
         upper=ends[1],
         standard_error=cells(np.asarray(estimator.standard_error_)),
+        left_out=_left_out(estimator),
         shares=shares,
         used=np.flatnonzero(shares.mean(0) >= MIN_SHARE),
     )
+
+
+def _left_out(estimator: NBMF) -> pd.DataFrame | None:
+    idata = estimator.idata_
+    return leave_one_out(idata).pointwise if has_chain_means(idata) else None
 
 
 def _with_stored_labels(data: BinaryMatrix) -> BinaryMatrix:

@@ -11,11 +11,17 @@ import pytest
 import nbmf_jax as nbmf
 from nbmf_jax.posterior.convert import with_
 from nbmf_jax.report import write_results
-from nbmf_jax.report.tables import component_list, hyperparameters, surprising
+from nbmf_jax.report.tables import (
+    component_list,
+    hyperparameters,
+    main_components,
+    surprising,
+)
 from nbmf_jax.report.view import view_of
 from nbmf_jax.report.words import model_words
 
-SECTIONS = ["data", "convergence", "model", "components", "reconstruction", "blanks", "reproduce"]
+ANSWERS = ["found", "cells", "sure"]
+FOLDED = ["components", "reconstruction", "diagnostics", "model", "reproduce"]
 NAMES = "<b>odd & names</b>"
 
 
@@ -37,7 +43,10 @@ def view(fitted):
 def test_files(folder):
     assert sorted(path.name for path in folder.iterdir()) == sorted(
         ["posterior.nc", "W.csv", "H.csv", "expected.csv", "diagnostics.csv", "report.html"]
-        + [f"{name}.png" for name in ("W", "H", "sizes", "reconstruction", "blanks", "chains")]
+        + [
+            f"{name}.png"
+            for name in ("table", "W", "H", "sizes", "reconstruction", "blanks", "chains")
+        ]
     )
 
 
@@ -85,8 +94,9 @@ def test_components_lead_with_what_is_theirs(view, blocks):
 
 def test_surprising_cells(view, blocks):
     table = surprising(view, 3)
-    p = np.where(table["observed"] == 1, table["mean"], 1 - table["mean"])
-    assert (np.diff(p) >= 0).all() and table["observed"].notna().all()
+    assert (np.diff(table["likelihood"]) >= 0).all() and table["observed"].notna().all()
+    p = np.exp(view.left_out.to_numpy()[view.data.mask])
+    np.testing.assert_allclose(table["likelihood"], np.sort(p)[:3])
 
 
 def test_learned_hyperparameters_are_shown(fitted):
@@ -144,6 +154,40 @@ def test_page_needs_nothing_else(folder):
     assert "nbmf fit odd.csv --seed 0" in page and "numpyro" in page
 
 
+def test_answers_come_first(folder):
+    page = (folder / "report.html").read_text()
+    places = [page.index(f'id="{name}"') for name in ANSWERS + FOLDED]
+    assert places == sorted(places) and page.count("<details") == len(FOLDED)
+
+
+def test_page_tells_what_the_fit_found(folder, fitted, view):
+    page = (folder / "report.html").read_text()
+    for component in component_list(view):
+        share = f"{100 * component.share:.0f} % of the cells): rows such as"
+        assert f"<b>Component {component.number}</b> ({share} {component.rows[0].label}" in page
+    assert fitted.verdict_ in page.replace("&#39;", "'") and f"seed {fitted.seed_}." in page
+
+
+def test_main_components_are_the_strongest(view):
+    rows, columns = main_components(view)
+    largest = view.used[view.W.to_numpy()[:, view.used].argmax(1)]
+    np.testing.assert_array_equal(rows["component"], largest)
+    assert len(columns) == view.data.shape[1] and columns["component"].isin(view.used).all()
+
+
+def test_large_page_is_small(tmp_path):
+    rng = np.random.default_rng(0)
+    V = (rng.random((285, 1226)) < 0.05).astype(float)
+    V[rng.random(V.shape) < 0.05] = np.nan
+    fit = nbmf.NBMF(5, method="em", max_iter=3, n_init=1, random_state=0).fit(V)
+    write_results(fit, tmp_path)
+    assert (tmp_path / "report.html").stat().st_size < 1_000_000
+
+
+def test_notebooks_show_the_estimator():
+    assert "NBMF" in nbmf.NBMF()._repr_html_()
+
+
 def browser_or_skip():
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     driver = shutil.which("chromedriver")
@@ -186,13 +230,18 @@ def test_page_in_a_browser(browser, folder, width):
     browser.get((folder / "report.html").as_uri())
     assert browser.get_log("browser") == []
     assert browser.execute_script("return window.innerWidth") == width
-    for section in SECTIONS:
+    for section in ANSWERS:
         found = browser.find_element("id", section)
         assert found.is_displayed() and len(found.text) > 40, section
+    for section in FOLDED:
+        found = browser.find_element("id", section)
+        assert found.get_attribute("open") is None
+        browser.execute_script("arguments[0].open = true", found)
+        assert len(found.text) > 40, section
     images = browser.execute_script(
         "return [...document.images].map(x => [x.complete, x.naturalWidth, x.clientWidth])"
     )
-    assert len(images) == 6
+    assert len(images) == 7
     assert all(done and natural > 300 and shown > 250 for done, natural, shown in images)
     # The page itself is never wider than the screen, and its text is of a size to be read.
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
