@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -124,16 +124,15 @@ def _divide_groups(ax: Axes, axis: int, groups: Int[np.ndarray, " entities"]) ->
     line = (ax.axhline, ax.axvline)[axis]
     for end in ends[:-1]:
         line(end - 0.5, color=INK, linewidth=0.9)
-    style = {"color": INK, "fontsize": 9, "fontweight": "bold"}
+    style: dict[str, Any] = {"color": INK, "fontsize": 9, "fontweight": "bold"}
+    style |= {"ha": "left", "va": "center"} if axis == 0 else {"ha": "center", "va": "bottom"}
     for name, size, middle in zip(names, sizes, ends - sizes / 2 - 0.5, strict=True):
         if size < _ROOM_OF_NAME * len(groups):
             continue
         if axis == 0:
-            place, align = ax.get_yaxis_transform(), {"ha": "left", "va": "center"}
-            ax.text(1.01, middle, str(name), transform=place, **align, **style)
+            ax.text(1.01, middle, str(name), transform=ax.get_yaxis_transform(), **style)
         else:
-            place, align = ax.get_xaxis_transform(), {"ha": "center", "va": "bottom"}
-            ax.text(middle, 1.01, str(name), transform=place, **align, **style)
+            ax.text(middle, 1.01, str(name), transform=ax.get_xaxis_transform(), **style)
 
 
 def _tiles(values: Float[np.ndarray, "F N"]) -> Float[np.ndarray, "f n 3"]:
