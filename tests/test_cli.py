@@ -167,6 +167,17 @@ def test_words_for_one_and_zero(tmp_path):
     assert result.exit_code == 0 and "3 ones" in result.output
 
 
+def test_a_file_as_people_have_them(tmp_path):
+    """Latin-1, a word of its own for missing cells, and a column that is no part of the table."""
+    text = "name,age,fast,big\nZo\xeb,31,1,?\nb,47,0,1\nc,20,1,1\n"
+    (tmp_path / "a.csv").write_bytes(text.encode("latin-1"))
+    refused = nbmf("fit", tmp_path / "a.csv", "--encoding", "latin-1", "--missing", "?")
+    assert refused.exit_code == 2 and "--ignore 'age'" in refused.output
+    told = ["--encoding", "latin-1", "--missing", "?", "--ignore", "age"]
+    result = nbmf("fit", tmp_path / "a.csv", "--out", tmp_path / "out", *told, *EM)
+    assert result.exit_code == 0 and "3 rows x 2 columns, 4 ones" in result.output, result.output
+
+
 # --- errors
 
 

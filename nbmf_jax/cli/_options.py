@@ -53,6 +53,9 @@ class TableOptions:
     false_word: str | None = None
     header: bool | None = None
     labels: bool | None = None
+    missing: str = ""
+    ignore: str = ""
+    encoding: str | None = None
 
     def of_file(self) -> ReadOptions:
         """The same as arguments of `nbmf_jax.data.files.read_file`."""
@@ -61,7 +64,15 @@ class TableOptions:
             "false": self.false_word,
             "header": self.header,
             "labels": self.labels,
+            "missing": _split(self.missing),
+            "ignore": _split(self.ignore),
+            "encoding": self.encoding,
         }
+
+
+def _split(text: str) -> list[str]:
+    """Words or names with commas between them."""
+    return [word.strip() for word in text.split(",") if word.strip()]
 
 
 @dataclass(frozen=True)
@@ -108,6 +119,24 @@ _TABLE_OPTIONS: list[Decorator] = [
         "--labels/--no-labels",
         default=None,
         help="The first field of a line names its row. Default: detected automatically.",
+    ),
+    click.option(
+        "--missing",
+        default="",
+        metavar="WORDS",
+        help="Words for missing cells, with commas between them, e.g. '?'; in addition to blanks, "
+        "NA, N/A, NaN, null, none and missing.",
+    ),
+    click.option(
+        "--ignore",
+        default="",
+        metavar="NAMES",
+        help="Columns that are no part of the table, with commas between them, e.g. age,sex.",
+    ),
+    click.option(
+        "--encoding",
+        metavar="NAME",
+        help="Of a text file, e.g. latin-1. Default: UTF-8, or UTF-16 where its mark is there.",
     ),
     cache_option,
 ]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import io
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,18 +20,21 @@ from nbmf_jax.data.matrix import BinaryMatrix
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Parsed", "Words", "content_of", "lines_of", "parse"]
+__all__ = ["Parsed", "Words", "check_ignored", "content_of", "lines_of", "parse", "without"]
 
-_MISSING = ("", "na", "n/a", "nan", "null", "none")
+_MISSING = ("", "na", "n/a", "nan", "null", "none", "missing")
 _PAIRS = (("yes", "no"), ("y", "n"), ("t", "f"), ("present", "absent"), ("x", "-"), ("+", "-"))
 
 
 class Words:
     """Which texts mean 0, 1 and missing; capitals and surrounding spaces do not matter."""
 
-    def __init__(self, true: str | None = None, false: str | None = None) -> None:
+    def __init__(
+        self, true: str | None = None, false: str | None = None, missing: Sequence[str] = ()
+    ) -> None:
         self.meaning = {"1": 1.0, "1.0": 1.0, "true": 1.0, "0": 0.0, "0.0": 0.0, "false": 0.0}
         self.meaning |= dict.fromkeys(_MISSING, np.nan)
+        self.meaning |= {word.strip().lower(): np.nan for word in missing}
         for word, value in ((true, 1.0), (false, 0.0)):
             if word is not None:
                 self.meaning[word.strip().lower()] = value
@@ -84,12 +89,27 @@ def content_of(path: Path) -> bytes:
         raise ValueError(f"cannot unpack {path.name}: {error}") from None
 
 
-def lines_of(content: bytes, name: str, separator: str) -> list[list[str]]:
-    """Fields of every line that is not empty; the separator is the likeliest in the first line."""
+def _decoded(content: bytes, name: str, encoding: str | None) -> str:
+    """Text in the encoding that was given, or in UTF-8, or in UTF-16 if its mark is there."""
+    marked = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    chosen = encoding or ("utf-16" if marked else "utf-8-sig")
     try:
-        text = content.decode("utf-8-sig")
+        return content.decode(chosen)
+    except LookupError:
+        raise ValueError(f"{encoding!r} is no encoding that Python knows, e.g. latin-1") from None
     except UnicodeDecodeError as error:
-        raise ValueError(f"{name} is not text in UTF-8: {error}") from None
+        usual = {"utf-16": "UTF-16", "utf-8-sig": "UTF-8"}.get(chosen, chosen)
+        raise ValueError(
+            f"{name} is not text in {usual}: {error}; name its encoding, e.g. --encoding latin-1 "
+            f"or cp1252"
+        ) from None
+
+
+def lines_of(
+    content: bytes, name: str, separator: str, encoding: str | None = None
+) -> list[list[str]]:
+    """Fields of every line that is not empty; the separator is the likeliest in the first line."""
+    text = _decoded(content, name, encoding)
     first = next((line for line in text.splitlines() if line.strip()), "")
     if not first:
         raise ValueError(f"{name} is not a table: it is empty")
@@ -103,6 +123,28 @@ def lines_of(content: bytes, name: str, separator: str) -> list[list[str]]:
     except csv.Error as error:
         raise ValueError(f"{name} is not a table: {error}") from None
     return lines
+
+
+def check_ignored(ignore: Sequence[str], columns: Sequence[str], name: str) -> None:
+    """Columns that are to be left out must be there."""
+    unknown = [label for label in ignore if label not in columns]
+    if unknown:
+        some = ", ".join(columns[:10]) + (", ..." if len(columns) > 10 else "")
+        raise ValueError(f"{name} has no column {unknown[0]!r} to ignore; it has {some}")
+
+
+def without(lines: list[list[str]], ignore: Sequence[str], name: str) -> list[list[str]]:
+    """The lines without the columns that the first line calls so."""
+    first = [field.strip() for field in lines[0]]
+    check_ignored(ignore, first, name)
+    # R writes one name fewer than there are fields: then names begin with the second field.
+    short = len(lines) > 1 and len(first) + 1 == len(lines[1])
+    left_out = {i for i, field in enumerate(first) if field in ignore}
+
+    def kept(line: list[str], shift: int) -> list[str]:
+        return [field for i, field in enumerate(line) if i - shift not in left_out]
+
+    return [kept(lines[0], 0), *(kept(line, int(short)) for line in lines[1:])]
 
 
 def parse(
@@ -194,14 +236,25 @@ def _values(
             column = n + 1 if columns is None else columns[n]
             label = "" if rows is None else f" (row label {rows[f]!r})"
             place = f"row {f + 1}, column {column!r}{label}"
-            raise ValueError(_refusal(name, cells, f, n, place, words))
+            raise ValueError(_refusal(name, cells, f, n, place, words, columns))
     return np.array(values, dtype=np.float32)
 
 
-def _refusal(name: str, cells: list[list[str]], f: int, n: int, place: str, words: Words) -> str:
+def _refusal(
+    name: str,
+    cells: list[list[str]],
+    f: int,
+    n: int,
+    place: str,
+    words: Words,
+    columns: list[str] | None,
+) -> str:
     found = cells[f][n].strip()
     others = {text.strip() for line in cells for text in line if not words.knows(text)}
-    return f"{name} must hold only 0, 1 and blanks: found {found!r} in {place}; {_fix(others)}"
+    fix = _fix(others)
+    if columns is not None and not fix.startswith("pass"):
+        fix += f", or leave the column out: --ignore {columns[n]!r}"
+    return f"{name} must hold only 0, 1 and blanks: found {found!r} in {place}; {fix}"
 
 
 def _fix(others: set[str]) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypedDict, Unpack
 
@@ -47,6 +48,9 @@ class ReadOptions(TypedDict, total=False):
     false: str | None
     header: bool | None
     labels: bool | None
+    missing: Sequence[str]
+    ignore: Sequence[str]
+    encoding: str | None
 
 
 class _Content(NamedTuple):
@@ -63,6 +67,9 @@ def read_file(
     false: str | None = None,
     header: bool | None = None,
     labels: bool | None = None,
+    missing: Sequence[str] = (),
+    ignore: Sequence[str] = (),
+    encoding: str | None = None,
 ) -> FileMatrix:
     """Read and check a matrix, and say how the file was understood.
 
@@ -74,13 +81,26 @@ def read_file(
         header: whether the first line has the column labels. None detects it: the first line has
             labels if one of its fields is not a cell (0, 1 or blank).
         labels: whether the first field of a line is the row's label; None detects it likewise.
+        missing: words for missing cells, in addition to blanks, NA, N/A, NaN, null, none, missing.
+        ignore: names of columns that are no part of the table, e.g. an age; the file must have
+            names of columns.
+        encoding: of text, e.g. "latin-1"; None means UTF-8, or UTF-16 where its mark is there.
 
     Raises:
         FileNotFoundError: there is no such file.
         ValueError: the file is not a table, lines differ in length, a label occurs twice, or a
             cell is not 0, 1 or blank.
     """
-    content = _load(path, true=true, false=false, header=header, labels=labels)
+    content = _load(
+        path,
+        true=true,
+        false=false,
+        header=header,
+        labels=labels,
+        missing=missing,
+        ignore=ignore,
+        encoding=encoding,
+    )
     name = _name_of(path)
     if isinstance(content, _text.Parsed):
         return FileMatrix(content.matrix(name), content.layout)
@@ -115,7 +135,21 @@ def _load(path: str | os.PathLike[str], **options: Unpack[ReadOptions]) -> _text
         raise ValueError(
             f"cannot tell what kind of file {name} is; known endings: {', '.join(_KNOWN)}"
         )
-    return _read_binary(path, suffix)
+    content = _read_binary(path, suffix)
+    return _without(content, options.get("ignore", ()), name)
+
+
+def _without(content: _Content, ignore: Sequence[str], name: str) -> _Content:
+    """The same without some columns, of a table that has names of columns."""
+    import pandas as pd
+
+    if not ignore:
+        return content
+    if not isinstance(content.table, pd.DataFrame):
+        raise ValueError(f"{name} has no names of columns, so none can be ignored by its name")
+    _text.check_ignored(ignore, [str(label) for label in content.table.columns], name)
+    kept = [label for label in content.table.columns if str(label) not in ignore]
+    return content._replace(table=content.table[kept])
 
 
 def _name_of(path: str | os.PathLike[str]) -> str:
@@ -124,9 +158,12 @@ def _name_of(path: str | os.PathLike[str]) -> str:
 
 
 def _parse(content: bytes, name: str, separator: str, options: ReadOptions) -> _text.Parsed:
-    lines = _text.lines_of(content, name, separator)
-    words = _text.Words(options.get("true"), options.get("false"))
-    return _text.parse(lines, name, words, options.get("header"), options.get("labels"))
+    lines = _text.lines_of(content, name, separator, options.get("encoding"))
+    header, ignore = options.get("header"), options.get("ignore", ())
+    if ignore:
+        lines, header = _text.without(lines, ignore, name), True
+    words = _text.Words(options.get("true"), options.get("false"), options.get("missing", ()))
+    return _text.parse(lines, name, words, header, options.get("labels"))
 
 
 def _read_binary(path: Path, suffix: str) -> _Content:

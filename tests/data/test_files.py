@@ -107,7 +107,7 @@ def test_tabs_and_gzip(tmp_path, name):
             "found 'yes' in row 3, column 'fast' .row label 'c'.; pass --true yes --false no",
         ),
         ("p,q\nJa,Nein\nNein,Ja\n", "pass --true Ja --false Nein, or the other way round"),
-        ("n,p\nx,3\n", "found '3' in row 1, column 'p'.*threshold"),
+        ("n,p\nx,3\n", "found '3' in row 1, column 'p'.*threshold.*leave .* out: --ignore 'p'"),
         ("n,p\nx,good\ny,bad\nz,ugly\n", "recode it"),
         ("", "a.csv is not a table: it is empty"),
         ("\n  \n", "it is empty"),
@@ -123,6 +123,46 @@ def test_refused_in_words(tmp_path, text, words):
         table(tmp_path, text)
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig", "latin-1"])
+def test_encodings(tmp_path, encoding):
+    path = tmp_path / "a.csv"
+    path.write_bytes("name,p,q\nZo\xeb,1,0\nb,0,1\n".encode(encoding))
+    named = {"encoding": "latin-1"} if encoding == "latin-1" else {}
+    assert read_file(path, **named).matrix.row_labels == ["Zo\xeb", "b"]
+    with pytest.raises(ValueError, match="'klingon' is no encoding"):
+        read_file(path, encoding="klingon")
+
+
+def test_words_for_missing(tmp_path):
+    found = table(tmp_path, "n,p,q\nx,?,1\ny,0,-9\nz,Missing,1\n", missing=["?", "-9"])
+    np.testing.assert_array_equal(np.isnan(found.matrix.values).nonzero(), ([0, 1, 2], [0, 1, 0]))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "age,name,p,sex,q\n31,x,1,f,0\n47,y,0,m,1\n",
+        "name,p,age,q,sex\nx,1,31,0,f\ny,0,47,1,m\n",
+        "p,age,q,sex\nx,1,31,0,f\ny,0,47,1,m\n",  # as R writes it
+    ],
+)
+def test_columns_that_are_no_part_of_the_table(tmp_path, text):
+    found = table(tmp_path, text, ignore=["sex", "age"]).matrix
+    assert (found.row_labels, found.column_labels) == (["x", "y"], ["p", "q"])
+    np.testing.assert_array_equal(found.values, [[1, 0], [0, 1]])
+    with pytest.raises(ValueError, match="no column 'weight' to ignore; it has .*age"):
+        table(tmp_path, text, ignore=["weight"])
+
+
+def test_columns_of_other_files_are_ignored(tmp_path):
+    frame = pd.DataFrame({"p": [1, 0], "age": [31, 47]}, index=["x", "y"])
+    frame.to_parquet(tmp_path / "a.parquet")
+    assert read_file(tmp_path / "a.parquet", ignore=["age"]).matrix.column_labels == ["p"]
+    np.save(tmp_path / "a.npy", np.eye(2))
+    with pytest.raises(ValueError, match=r"a.npy has no names of columns"):
+        read_file(tmp_path / "a.npy", ignore=["age"])
+
+
 def test_what_is_no_file(tmp_path):
     with pytest.raises(FileNotFoundError, match="it is not there"):
         read_file(tmp_path / "no.csv")
@@ -130,8 +170,11 @@ def test_what_is_no_file(tmp_path):
         read_file(tmp_path)
     with pytest.raises(ValueError, match="known endings: .csv"):
         table(tmp_path, "1", "a.xlsx")
+    (tmp_path / "b.csv").write_bytes(b"\xff\x00")
+    with pytest.raises(ValueError, match="not text in UTF-8.*--encoding latin-1"):
+        read_file(tmp_path / "b.csv")
     (tmp_path / "b.csv").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ValueError, match="not text in UTF-8"):
+    with pytest.raises(ValueError, match="not text in UTF-16"):
         read_file(tmp_path / "b.csv")
     (tmp_path / "c.csv.gz").write_bytes(b"not gzip")
     with pytest.raises(ValueError, match="cannot unpack"):
