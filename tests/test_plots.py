@@ -20,9 +20,21 @@ def names(ticks):
     return [tick.get_text() for tick in ticks]
 
 
+def test_blocks_stand_together(ax):
+    V = pd.DataFrame([[1, 0], [np.nan, 1], [1, 1]], ["a", "b", "c"], ["p", "q"])
+    plots.plot_blocks(V, [1, 0, 1], [0, 0], ax=ax)
+    assert names(ax.get_yticklabels()) == ["b", "a", "c"]
+    (line,) = ax.lines  # between the groups of rows; columns have one group
+    assert list(line.get_ydata()) == [0.5, 0.5]
+    assert [text.get_text() for text in ax.texts] == ["0", "1", "0"]
+
+
 def test_every_function_returns_its_axes(ax, fitted, blocks):
     scores = pd.DataFrame(np.random.default_rng(0).random((4, 2)), columns=["a", "b"])
     drawings = {
+        "plot_blocks": lambda ax: plots.plot_blocks(
+            blocks, np.arange(len(blocks)) % 2, np.zeros(blocks.shape[1]), ax=ax
+        ),
         "plot_cells": lambda ax: plots.plot_cells(fitted.predict_cells("all").head(9), ax=ax),
         "plot_convergence": lambda ax: plots.plot_convergence({"cvb0": [1, 0.1, 1e-4]}, ax=ax),
         "plot_dictionary": lambda ax: plots.plot_dictionary(fitted.W_, ax=ax),
